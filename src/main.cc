@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program on a real machine; everything else is cli::run.
+// The entry point on a real machine. Everything else is in cli::run.
 #include <memory>
 #include <string>
 #include <vector>

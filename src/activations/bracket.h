@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// MemoryBracket: what a training step has allocated at its fullest moment, from
-// below, by an estimate and from above (activations/step_memory.h).
+// MemoryBracket: the bytes that a training step has allocated at its peak, as a
+// lower end, an estimate and an upper end (activations/step_memory.h).
 #pragma once
 
 #include <array>
@@ -11,25 +11,26 @@
 
 namespace shardplan {
 
-// How much of what backward may read is kept (activations/kept.h).
+// How much of what backward may read is saved (activations/kept.h). The values
+// also index the three figures of a bracket: lower end, estimate and upper end.
 enum class Keeping : uint8_t { Least, Fused, Eager };
 inline constexpr size_t kKeepings = 3;
 
 struct BracketRow {
   std::string
-      category;  // as in tables.memory, and activations, logits, buffers
+      category;  // a category of tables.memory, or activations, logits, buffers
   std::string title;
   std::array<int64_t, kKeepings> bytes{};
 };
 
-// What is there at the fullest moment, by the estimate.
+// A value that is live at the peak of the estimate.
 struct AliveRow {
   std::string value;   // "layers.*.mlp.gate"
-  bool saved = false;  // from forward, else of the backward that runs
+  bool saved = false;  // by forward; else it is live in the running backward
   int64_t bytes = 0;
 };
 
-// One cause of the difference between the ends of a bracket, with its bytes, at
+// One cause of the difference between the ends of a bracket, with its bytes at
 // the moment when the upper end is largest. The lower end may be largest at
 // another moment.
 struct Widening {
@@ -37,9 +38,9 @@ struct Widening {
   int64_t bytes = 0;
 };
 
-// At its own fullest moment.
+// The bracket of one pipeline stage, at its own peak.
 struct StageBracket {
-  std::string device;  // class, as in the budget
+  std::string device;  // device class, as in the budget
   int64_t stage = 0;
   std::array<int64_t, kKeepings> total{};
 };
@@ -47,17 +48,17 @@ struct StageBracket {
 struct MemoryBracket {
   std::vector<BracketRow> rows;
   std::array<int64_t, kKeepings> total{};  // sums of the rows
-  // In host memory, for each device, at the most at once; only where a policy
-  // keeps something there.
+  // Whether anything is in host memory, and the most bytes that each device has
+  // there at once.
   bool offloads = false;
   std::array<int64_t, kKeepings> host{};
-  std::string device;           // of the estimate; "" if all are alike
-  std::string moment;           // of the estimate
+  std::string device;           // where the estimate peaks; "" if all are alike
+  std::string moment;           // when the estimate peaks
   std::vector<AliveRow> alive;  // the largest first
-  std::vector<StageBracket> stages = {};  // of a pipeline, in their order
+  std::vector<StageBracket> stages = {};  // of a pipeline, in order
   std::vector<Widening> widened = {};     // the largest first
   bool is_eager = false;                  // every operation that runs is known
-  bool repeats = false;                   // layers are computed again
+  bool repeats = false;                   // layers are recomputed
 
   int64_t lower() const { return total[0]; }
   int64_t estimate() const { return total[1]; }

@@ -28,10 +28,11 @@ constexpr std::array<RowName, kRows - kCategories> kNames = {
      {"fp8_weights", "fp8 weights"}}};
 
 constexpr size_t kMostAlive = 16;
-constexpr int64_t kOtherSlack = 4;  // the same of logits and buffers
-// One part in so many of all is, at most, too small to be counted by itself:
-// what PyTorch adds to tensors to make them multiples of 512 bytes, a batch,
-// tables of positions.
+constexpr int64_t kOtherSlack = 4;  // the margin of logits and buffers, in
+                                    // percent
+// Items too small to be counted individually are at most one part in this many
+// of the total: the padding of PyTorch's tensors to multiples of 512 bytes, a
+// batch, tables of positions.
 constexpr int64_t kSmallPart = 200;
 
 }  // namespace
@@ -67,7 +68,7 @@ std::vector<Widening> widenings(const Parts& least, const Parts& most,
     }
   };
   Int128 margins = 0;
-  // A row's width without the margin.
+  // Returns a row's width without the margin, which is added to `margins`.
   const auto beyond = [&](StepRow row, int64_t percent) {
     const Int128 width = most.at(row) - least.at(row);
     if (!how.is_eager) return width;
@@ -138,7 +139,8 @@ std::vector<BracketRow> bracket_rows(const std::array<Parts, kKeepings>& parts,
                                      const FrameworkDef& framework,
                                      const SegmentOptions& how,
                                      bool dequantises, bool offloads) {
-  // Gradients, what XLA's loops and arena take, or casts.
+  // Buffers then include gradients, the copies of XLA's loops and arena, or
+  // casts.
   const bool more_buffers = framework.buffers_gradients ||
                             framework.slices_kept.back() || how.autocast ||
                             how.is_eager;

@@ -15,16 +15,16 @@
 namespace shardplan {
 namespace {
 
-// Elements, of DeepSpeed's defaults.
+// DeepSpeed's defaults, in elements.
 constexpr Int128 kReduceBucket = 500'000'000;
 constexpr Int128 kMostLive = 1'000'000'000;
 constexpr Int128 kPrefetchBucket = 50'000'000;
 
-constexpr int64_t kUpdateBytes = 4;   // of a number of an update
+constexpr int64_t kUpdateBytes = 4;   // per element of an update
 constexpr int64_t kScalarBytes = 64;  // steps, rates and norms
 
-// Copies of one parameter that transformers' Adafactor makes in float32, where
-// it is narrower and where it is not.
+// Float32 copies of one parameter that transformers' Adafactor makes, if it is
+// stored in a narrower type and if it is not.
 constexpr int64_t kNarrowCopies = 5;
 constexpr int64_t kFloatCopies = 3;
 
@@ -60,8 +60,8 @@ Int128 gathered_ahead(const ReductionInput& input, Keeping answer) {
     return live ? std::min(layer, kPrefetchBucket * input.compute_bytes)
                 : layer;
   }
-  // The next one, the flat buffer that this one was copied out of (FSDP2), and
-  // the root.
+  // The next layer, the flat buffer that this one was copied out of (FSDP2),
+  // and the root.
   const Int128 ahead = input.ahead * layer + input.outside;
   if (!live) return ahead;
   const Int128 most = std::min(
@@ -148,8 +148,8 @@ int64_t more_in_flight(const Flights& flights, int64_t chunk) {
 }
 
 Int128 pipeline_buffers(const PipelineInput& input, Keeping answer) {
-  // A stage of several chunks of layers receives for each of them, but for the
-  // model's first, and sends from each but for its last.
+  // A stage of several chunks of layers receives for each of them except the
+  // model's first, and sends from each except the model's last.
   const Int128 receives = input.chunks - (input.first ? 1 : 0);
   const Int128 sends = input.chunks - (input.last ? 1 : 0);
   const Int128 received =
@@ -158,13 +158,13 @@ Int128 pipeline_buffers(const PipelineInput& input, Keeping answer) {
   switch (answer) {
     case Keeping::Least:
     case Keeping::Fused: {
-      // Those of the micro-batch that runs are not counted yet.
+      // Outputs of the micro-batch that runs are not counted yet.
       const int64_t others = std::max<int64_t>(input.flying - input.chunks, 0);
       const Int128 sent = input.counts_output
                               ? input.stream * others * sends / input.chunks
                               : Int128{0};
       const Int128 kept = received - sent;
-      // One is on its way in each direction.
+      // One tensor is on its way in each direction.
       const Int128 ways = (receives > 0 ? 1 : 0) + (sends > 0 ? 1 : 0);
       return answer == Keeping::Least ? kept : kept + input.stream * ways;
     }
@@ -216,8 +216,8 @@ OptimizerInput largest_trained(const Manifest& manifest, const Plan& plan,
 Int128 optimizer_temporaries(const OptimizerInput& input, Keeping answer) {
   if (answer == Keeping::Least || input.optimizer == Optimizer::None) return 0;
   const bool most = answer == Keeping::Eager;
-  // Updates are computed in float32, or in a moment's type, which is no
-  // wider. PyTorch counts the steps of every parameter.
+  // Updates are computed in float32, or in a moment's type, which is no wider.
+  // PyTorch counts the steps of every parameter.
   const Int128 tree =
       kUpdateBytes *
           (std::max(input.numbers, 3 * input.largest) + input.parameters) +
@@ -276,20 +276,20 @@ std::vector<OptimizerInput> group_optimizers(const Manifest& manifest,
 
 namespace {
 
-// How many copies of the numbers that they update PyTorch's optimizers make:
-// of all parameters in one list, by the estimate and at most, and of the
-// largest one.
+// How many copies of the elements that they update PyTorch's optimizers make:
+// of all parameters in one list (by the estimate and at most), and of the
+// largest parameter.
 struct TorchUpdate {
   Optimizer optimizer;
-  bool of_moments;  // in their type, rather than the gradients'
+  bool of_moments;  // in the moments' type rather than the gradients'
   std::array<int64_t, 2> list;
   std::array<int64_t, 2> one;
 };
 constexpr std::array<TorchUpdate, 9> kTorchUpdates = {
     {{Optimizer::AdamW, true, {1, 1}, {2, 3}},
-     {Optimizer::AdamW8bit, true, {0, 0}, {0, 0}},  // one kernel a parameter
-     // One compiled step a parameter, whose moments are in float32 before their
-     // blocks are quantised. Not measured.
+     {Optimizer::AdamW8bit, true, {0, 0}, {0, 0}},  // one kernel per parameter
+     // One compiled step per parameter, whose moments are in float32 before
+     // their blocks are quantised. Not measured.
      {Optimizer::TorchaoAdamW8bit, true, {2, 4}, {2, 4}},
      {Optimizer::TorchaoAdamW4bit, true, {2, 4}, {2, 4}},
      {Optimizer::TorchaoAdamWFp8, true, {2, 4}, {2, 4}},
@@ -308,14 +308,14 @@ Int128 torch_temporaries(const OptimizerInput& input,
   const bool is_adafactor = input.optimizer == Optimizer::Adafactor;
   const bool is_lion = input.optimizer == Optimizer::Lion;
   Update update = asked.value_or(is_adafactor ? Update::Loop : Update::Foreach);
-  // There is no fused Adafactor, and no Lion over lists.
+  // Adafactor has no fused version, and Lion has none over lists.
   const Update missing = is_adafactor ? Update::Fused : Update::Foreach;
   if ((is_adafactor || is_lion) && update == missing) update = Update::Loop;
   const bool of_torchao = has_block_moments(input.optimizer) &&
                           input.optimizer != Optimizer::AdamW8bit;
   if (of_torchao) update = Update::Loop;
   const bool most = answer == Keeping::Eager;
-  // Counters of steps; norms of what is clipped, and a list of these.
+  // Counters of steps, the norms of what is clipped, and a list of these norms.
   Int128 small = most ? 2 * kUpdateBytes * input.parameters + kScalarBytes : 0;
   if (update == Update::Fused) return small;
   if (most && is_adafactor) small += input.state;
@@ -361,7 +361,7 @@ Int128 update_temporaries(std::span<const OptimizerInput> groups,
 
 namespace {
 
-// As its architecture calls the first dimension; "" where none is known.
+// Returns the architecture's name of the first dimension; "" if none is known.
 std::string_view first_axis(const Manifest& manifest, size_t i) {
   if (manifest.kinds == nullptr) return {};
   const auto found = manifest.kinds->find(
@@ -385,7 +385,7 @@ bool is_multiplied(const Manifest& manifest, const Plan& plan,
 }  // namespace
 
 std::vector<bool> find_multiplied(const Manifest& manifest, const Plan& plan) {
-  // Layers and experts are alike in all that it depends on.
+  // Layers and experts agree in all that the result depends on.
   std::unordered_map<uint64_t, bool> known;
   std::vector<bool> result;
   result.reserve(manifest.size());
@@ -409,7 +409,7 @@ WeightShapes weight_shapes(const Manifest& manifest, const Plan& plan,
   using Matrix = std::pair<int64_t, int64_t>;
   std::set<Matrix> in_layers;
   std::set<Matrix> outside;
-  std::unordered_set<uint64_t> seen;  // names and placements
+  std::unordered_set<uint64_t> seen;  // of names and placements
   for (size_t i = 0; i < manifest.size(); ++i) {
     const bool trained = frozen.empty() || !frozen[i];
     const uint64_t key =

@@ -13,17 +13,18 @@ std::vector<FrameworkDef> make_frameworks() {
   FrameworkDef any;
   any.name = "any";
   any.summary = "framework unknown";
-  // Logits as they are, their gradient in their place; with a copy that becomes
-  // the softmax, and the gradient; a copy, logarithms of probabilities and the
-  // gradients of both.
+  // At least, the logits, whose gradient takes their place. By the estimate,
+  // the logits with a copy that becomes the softmax, and the gradient. At most,
+  // a copy, logarithms of probabilities and the gradients of both.
   any.loss = {{{1, 0}, {2, 1}, {2, 3}}};
   any.whole_gradients = {false, false, true};
   any.adds_whole_gradients = {false, false, true};
   any.gathers_outside = true;
-  // torchtitan's FSDP2 (reshard_after_forward) with
+  // This is what torchtitan does: FSDP2 (reshard_after_forward) with
   // torch.distributed.pipelining (backward_maybe_with_nosync).
   any.keeps_stages = {false, false, true};
-  // At most what XLA holds, which is more than the others do of these.
+  // The upper end is what XLA holds, which is more of these than the others
+  // hold.
   any.silu_steps = 2;
   any.copies_of_layer = {0, 0, 2};
   any.casts_once = {false, false, true};
@@ -105,27 +106,29 @@ std::vector<FrameworkDef> make_frameworks() {
 
 std::vector<Fp8Recipe> make_recipes() {
   constexpr int64_t kUnit = Fp8Recipe::kUnit;
-  // On Hopper products read both factors along the rows, so a weight is there
-  // as it is and transposed; newer devices need the first alone.
+  // On Hopper, products read both factors along the rows, so a weight is stored
+  // as it is and transposed; newer devices need only the first.
   Fp8Recipe delayed{"delayed", "Transformer Engine, scales from earlier steps",
                     true};
   delayed.copies = {0, 2, 2};
   Fp8Recipe tensorwise = delayed;
   tensorwise.name = "tensorwise";
   tensorwise.summary = "Transformer Engine, one scale per tensor";
-  // A scale of 4 bytes for 128 numbers of an input, 128 x 128 of a weight.
+  // The scales have 4 bytes per 128 elements of an input, and per 128 x 128 of
+  // a weight.
   Fp8Recipe blockwise = delayed;
   blockwise.name = "blockwise";
   blockwise.summary = "Transformer Engine, one scale per block";
   blockwise.input = kUnit + kUnit / 128 * 4;
   blockwise.weight = kUnit + 1;
-  // A byte for 32 numbers.
+  // The scales have one byte per 32 elements.
   Fp8Recipe mxfp8 = delayed;
   mxfp8.name = "mxfp8";
   mxfp8.summary = "Transformer Engine, one scale per 32 values";
   mxfp8.input = kUnit + kUnit / 32;
   mxfp8.weight = mxfp8.input;
-  // It keeps what it is given, and casts that in forward and in backward.
+  // It saves its input as given, and casts that in forward and again in
+  // backward.
   Fp8Recipe torchao{"torchao", "torchao, as torchtitan uses it"};
   torchao.moments = {0, 1, 2};
   return {delayed, tensorwise, blockwise, mxfp8, torchao};

@@ -18,8 +18,8 @@ bool is_in(const std::vector<T>& list, const T& item) {
   return std::find(list.begin(), list.end(), item) != list.end();
 }
 
-// What backward of every instruction reads, with kernels that fuse as `keeping`
-// says.
+// The reads of every instruction's backward, with kernels that fuse according
+// to `keeping`.
 class Reading {
  public:
   Reading(const ProgramView& view, const SegmentOptions& options,
@@ -48,8 +48,8 @@ class Reading {
     for (const InstructionId i : view.instructions()) read(i);
   }
 
-  // The region that may be one kernel of which an instruction computes a part;
-  // null: none.
+  // Returns the region that may be one kernel and that an instruction is part
+  // of; null if none.
   const Region* region_of(InstructionId i) const {
     return view_.computes(i) ? region_at_[view_.at(i).node] : nullptr;
   }
@@ -70,8 +70,8 @@ class Reading {
   PerInstruction<std::vector<RegisterId>> differentiates;
 
  private:
-  // Attention that holds scores is several, and a trained bias among them needs
-  // a gradient that few kernels give.
+  // Attention that holds scores is several kernels, and few kernels compute the
+  // gradient of a trained bias.
   bool may_be_kernel(const Region& region) const {
     return region.is_norm_or_softmax() ||
            (region.kind == Region::Kind::Attention &&
@@ -82,8 +82,8 @@ class Reading {
                 !region.shared_heads.empty()))));
   }
 
-  // Operation by operation, a framework's own softmax and layer_norm are
-  // kernels all the same (PyTorch's).
+  // Even operation by operation, a framework's own softmax and layer_norm are
+  // single kernels (PyTorch's).
   bool is_fused(const Region& region) const {
     return keeping_ != Keeping::Eager ||
            region.kind == Region::Kind::Attention ||
@@ -124,7 +124,7 @@ class Reading {
     return registers;
   }
 
-  // Moves what one region makes for the same region.
+  // Returns whether the instruction only moves a value within one region.
   bool is_within_region(InstructionId i) const {
     const NodeId node = view_.at(i).node;
     const Region* from = region_of(view_.reg(view_.at(i).operands[0]).maker);
@@ -166,8 +166,8 @@ class Reading {
     if (keeping_ != Keeping::Least) keep_merged(i, found);
   }
 
-  // Of a product with a weight of a layer that is computed in 8 bits and keeps
-  // its input so; routers are not.
+  // Returns whether it is a layer's product with a weight that is computed in 8
+  // bits and saves its input so; routers are not.
   bool is_quantised_input(InstructionId i) const {
     return options_.fp8 != nullptr && options_.fp8->keeps_inputs &&
            keeping_ == Keeping::Fused && view_.op(i).is_product &&
@@ -176,7 +176,7 @@ class Reading {
   }
 
   // torch.autocast makes a new cast for every operation that reads a value, and
-  // backward keeps the casts.
+  // saves the casts for backward.
   void keep_cast(RegisterId reg, int64_t unit, BackwardReads& found) const {
     const int64_t narrow = options_.element_bytes;
     const int64_t own = view_.is_wide(view_.reg(reg).value)
@@ -185,7 +185,7 @@ class Reading {
     found.extra.add(bytes(reg) * unit / own, view_.reg(reg));
   }
 
-  // Products that read the same share what is made of it.
+  // Products that read the same value share its quantised copy.
   void keep_quantised(RegisterId reg, BackwardReads& found) {
     const RegisterId root = view_.reg(reg).root;
     if (!quantised_.insert(root).second) return;
@@ -194,13 +194,13 @@ class Reading {
                     view_.reg(root));
   }
 
-  // Shares are multiplied with what the last product of an expert reads, so
-  // that nothing reads what it says. Gated activations do so in their kernel,
-  // from what they read; else what the activation gave is kept beside.
+  // Shares multiply what the last product of an expert reads, so nothing reads
+  // that product's result. Kernels of gated activations do so from what they
+  // read; else the activation's result is saved as well.
   void read_weighed(InstructionId i, BackwardReads& found) const {
     std::erase(found.registers, view_.at(i).operands[0]);
     if (!options_.weighs_in_experts)
-      return;  // at least, whatever the framework
+      return;  // the lower end does so for every framework
     InstructionId product = view_.root(view_.at(i).operands[0]).maker;
     while (!view_.op(product).is_product || !view_.computes(product)) {
       if (view_.at(product).kind == Instruction::Kind::Load) return;
@@ -214,9 +214,9 @@ class Reading {
     found.extra.add(bytes(hidden), view_.reg(hidden));
   }
 
-  // The first product of an adapter reads its input as PEFT makes it, for each
-  // module anew: a copy in the dtype of the adapter, or what dropout leaves of
-  // that, with a mask. Nothing else of it reads the input.
+  // The first product of an adapter reads its input as PEFT makes it for each
+  // module: a copy in the adapter's dtype, or what dropout leaves of that, with
+  // a mask. No other part of the adapter reads the input.
   void keep_adapter_input(InstructionId i, BackwardReads& found) const {
     if (keeping_ == Keeping::Least) return;
     const auto& operands = view_.at(i).operands;
@@ -232,7 +232,7 @@ class Reading {
     std::erase(found.registers, operands[0]);
   }
 
-  // Kernels with adapters in them, and the adapters in the dtype of these.
+  // Saves kernels with merged adapters, and the adapters in the kernels' dtype.
   void keep_merged(InstructionId i, BackwardReads& found) {
     const bool is_factor = view_.node(i).part == OpPart::MergedFactor;
     if (!is_factor && !view_.merges(i)) return;
@@ -242,8 +242,8 @@ class Reading {
                     view_.reg(weight));
   }
 
-  // Whether the gradient of another operand is asked for: of a product with a
-  // frozen weight the weight alone is read.
+  // Returns whether another operand's gradient is needed: a product with a
+  // frozen weight reads only the weight.
   bool is_read_for_others(const std::vector<RegisterId>& operands,
                           size_t own) const {
     if (operands.size() < 2) return true;
@@ -257,9 +257,9 @@ class Reading {
     return options_.dropout.wide_masks ? unit : 1;
   }
 
-  // Keeps the masks of what may be dropped; the least is to draw them again. Of
-  // scores also what is left of them: their product reads that, and softmax
-  // what it gave. So it is behind an activation that reads its own result.
+  // Saves the masks of what may be dropped; the minimum draws them again. For
+  // scores, and after an activation that reads its own result, also saves what
+  // dropout leaves, because the product reads that and not the result.
   void keep_mask(InstructionId i) {
     const RegisterId result = view_.at(i).result;
     const std::string_view part = view_.part(result);
@@ -277,7 +277,7 @@ class Reading {
     if (view_.value(result).is_step() || !dropped) return;
     reads[i].drops_out = true;
     if (keeping_ == Keeping::Least) return;
-    // Under torch.autocast the rounded rest is counted as a product's cast.
+    // Under torch.autocast, the rounded rest is counted as a product's cast.
     const bool keeps_rest =
         (probabilities || (hidden && view_.op(i).gradient.result)) &&
         view_.wide.empty();
@@ -287,7 +287,7 @@ class Reading {
                        view_.reg(result));
   }
 
-  // Adds intermediate results where a framework runs one of our operations as
+  // Adds intermediate results if a framework runs one of our operations as
   // several.
   void keep_steps(InstructionId i, BackwardReads& found) const {
     const RegisterId result = view_.at(i).result;
@@ -295,8 +295,8 @@ class Reading {
     const InnerSteps steps = view_.op(i).inner_steps(attributes);
     if (steps == InnerSteps::Tanh && !view_.wide.empty() &&
         options_.gelu_steps > 0) {
-      // Its cube is computed in float32, and so what follows: the input, tanh
-      // and one more than that are kept so, and half of the input.
+      // The cube is computed in float32, and so is what follows: the input,
+      // tanh and one more are saved in float32, and half of the input.
       std::erase(found.registers, view_.at(i).operands[0]);
       found.extra.add(local_elements(view_, result) *
                           (3 * kFloatBytes + options_.element_bytes),
@@ -321,8 +321,8 @@ class Reading {
     }
   }
 
-  // How many query heads share a key's, in products of attention; 1 in all
-  // else.
+  // Returns how many query heads share a key head in a product of attention, or
+  // 1 for anything else.
   int64_t groups_of_heads(InstructionId i) const {
     const auto found = shared_heads_.find(view_.at(i).node);
     if (found == shared_heads_.end()) return 1;
@@ -348,7 +348,7 @@ class Reading {
       return;
     }
     if (!view_.has_gradient(result)) return;
-    // The last one speaks for all.
+    // The last instruction of the region accounts for all of it.
     differentiates[i] = with_gradients(inputs_[g]);
     BackwardReads& found = reads[i];
     found.attention = region.kind == Region::Kind::Attention;
@@ -373,7 +373,7 @@ class Reading {
     }
     if (options_.softmax_in_float32 && region.weights && view_.wide.empty() &&
         region.kind == Region::Kind::Softmax) {
-      // With dropout, its result is kept in place of the rounded ones.
+      // With dropout, its result is saved instead of the rounded ones.
       const int64_t unit = options_.dropout.scores
                                ? kFloatBytes - options_.element_bytes
                                : kFloatBytes;
@@ -390,10 +390,10 @@ class Reading {
     }
   }
 
-  // Norms that are computed in float32 step by step keep a copy of their input,
-  // those that subtract a mean in any case (transformers' CohereLayerNorm). Who
-  // rounds before the weight has what is left without the mean in float32, and
-  // no copy beside it.
+  // Norms computed in float32 step by step save a copy of their input, and
+  // always if they subtract a mean (transformers' CohereLayerNorm). A norm that
+  // rounds before it multiplies with its weight saves the input without its
+  // mean in float32, and no copy.
   void copy_as_float(InstructionId i, const Region& region) {
     if (region.kind != Region::Kind::Norm ||
         (options_.element_bytes >= kFloatBytes &&
@@ -425,17 +425,17 @@ class Reading {
   const SegmentOptions& options_;
   Keeping keeping_;
   AttentionKind attention_;
-  PerNode<const Region*> region_at_;       // null: in none
+  PerNode<const Region*> region_at_;       // null: not in a region
   std::map<NodeId, size_t> shared_heads_;  // of all regions
   std::set<NodeId> routers_;
-  // Per region, what it reads, and the numbers of its rows.
+  // Per region: the values that it reads, and elements of per-row statistics.
   std::vector<std::vector<RegisterId>> inputs_;
   std::vector<Int128> rows_;
-  std::set<RegisterId> quantised_;  // of which a copy in 8 bits is kept
+  std::set<RegisterId> quantised_;  // registers with a saved copy in 8 bits
   std::set<RegisterId> factors_;    // adapters that were converted
 };
 
-// From what is read back to what is kept.
+// Marks the values that are saved, starting from those that backward reads.
 class Marking {
  public:
   Marking(const ProgramView& view, const Reading& reading, Keeping keeping,
@@ -449,13 +449,13 @@ class Marking {
         modules_(modules),
         through_(view.registers.size()) {}
 
-  // Whether a register stays, and the first instruction that needs it.
+  // Whether a register is saved, and the first instruction that needs it.
   PerRegister<bool> kept;
   PerRegister<InstructionId> needed_by;
 
-  // All that the backward of instructions reads, with nothing computed again
-  // but what this way of keeping does. What is kept for others is not computed
-  // again, so operations that may do that come last.
+  // Marks all that the backward of instructions reads, recomputing only what
+  // this mode recomputes. Values saved for other readers are not recomputed, so
+  // operations that may recompute come last.
   template <typename Which>
   void mark_reads(Which which) {
     for (const bool pointwise : {false, true}) {
@@ -468,16 +468,16 @@ class Marking {
     }
   }
 
-  // The same where its layer is computed again.
+  // Does so for an instruction whose layer is recomputed.
   void mark_repeated(InstructionId i) {
     for (const RegisterId reg : reading_.reads[i].registers) {
       mark_again(reg, view_.segment(i), i);
     }
   }
 
-  // All that a policy may keep of layers that are computed again, whether
-  // backward needs it or not: PyTorch's selective checkpointing caches what the
-  // operations give that it names.
+  // Marks everything in recomputed layers that a policy may save, whether
+  // backward needs it or not: PyTorch's selective checkpointing caches the
+  // results of all operations that it names.
   void mark_all_named() {
     for (const RegisterId r : view_.registers.ids()) {
       const HeldRegister& of = view_.registers[r];
@@ -490,7 +490,7 @@ class Marking {
     }
   }
 
-  // The operation that gives a register, whatever was moved since; or none.
+  // Returns the operation that computes a register, before any moves, or none.
   InstructionId product_of(RegisterId reg) const {
     InstructionId product = view_.reg(reg).maker;
     while (!view_.computes(product)) {
@@ -507,7 +507,7 @@ class Marking {
     return reading_.is_attention(i) || is_mixed(i);
   }
 
-  // Marks of the two ways are kept apart.
+  // Resets recompute marks, which are separate for the two ways of marking.
   void forget_ways() { through_.assign(through_.size(), false); }
 
   void number_products() {
@@ -544,21 +544,21 @@ class Marking {
     }
   }
 
-  // Whether a module that is computed again makes it, as it is or within a
+  // Returns whether a recomputed module computes it, directly or within a
   // kernel.
   bool is_of_module(RegisterId reg) const {
     if (!modules_.any() || view_.reg(reg).loaded) return false;
     return modules_.has(reg) || reading_.inner[view_.reg(reg).maker];
   }
 
-  // Whether what it makes is computed again rather than kept.
+  // Returns whether the result of `maker` is recomputed rather than saved.
   bool is_repeated_now(InstructionId maker, bool from_pointwise) const {
     const Instruction& made = view_.at(maker);
     if (keeping_ == Keeping::Eager || made.kind == Instruction::Kind::Load) {
       return false;
     }
     if (!view_.computes(maker)) {
-      // What was gathered is gathered again.
+      // Gathers are repeated rather than saved.
       return made.kind == Instruction::Kind::Collective &&
              made.collective != CollectiveKind::AllReduce &&
              made.collective != CollectiveKind::ReduceScatter;
@@ -603,7 +603,7 @@ class Marking {
            (!policy.every_second_product || product_number_[product] % 2 == 0);
   }
 
-  // Whether the product reads what a softmax gives.
+  // Returns whether the product reads the result of a softmax.
   bool is_mixed(InstructionId i) const {
     if (!view_.multiplies_values(i)) return false;
     for (const RegisterId operand : view_.at(i).operands) {
@@ -619,7 +619,7 @@ class Marking {
   Keeping keeping_;
   const Remat& remat_;
   const ModuleValues& modules_;
-  PerRegister<bool> through_;  // on the way to what is kept
+  PerRegister<bool> through_;  // recomputed from what is saved
   PerInstruction<int> product_number_;
 };
 
@@ -669,7 +669,7 @@ KeptValues kept_values(const ProgramView& view, const SegmentOptions& options,
     }
     return values;
   }
-  // Without scores, all is kept that a kernel without scores keeps.
+  // Without scores, everything is saved that a kernel without scores saves.
   const bool scores_only = remat.policy->scores_only;
   const Reading keeping_reads(
       view, options, keeping,

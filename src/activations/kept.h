@@ -1,28 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-// What backward reads of a forward pass, operation by operation.
+// Kept values: what backward reads of a forward pass, operation by operation,
+// and which values are saved for that.
 //
 // The gradient of an operation reads some of its operands, its result, or
 // neither: that of a product reads both factors, that of a sum nothing. What it
-// reads must be kept from forward to backward, or computed again. How much that
-// is depends on who runs it, so there are three answers:
+// reads must be saved from forward to backward, or recomputed. How much that is
+// depends on the implementation, so there are three modes of saving:
 //
-//   Least  operations that are cheap to repeat (element by element, norms) are
-//          repeated from products, as a compiler may do (min-cut partitioner of
-//          torch.compile, XLA's rematerialisation)
-//   Fused  what kernels for norms, activations and attention keep (Transformer
-//          Engine, Apex, torch's own norms): inputs and one number per row
-//   Eager  every operation by itself, norms and softmax in float32 (PyTorch
+//   Least  operations that are cheap to repeat (elementwise ones, norms) are
+//          recomputed from products, as a compiler may do (min-cut partitioner
+//          of torch.compile, XLA's rematerialisation)
+//   Fused  what kernels for norms, activations and attention save (Transformer
+//          Engine, Apex, torch's own norms): inputs and per-row statistics
+//   Eager  every operation separately, norms and softmax in float32 (PyTorch
 //          without compilation, jax.grad of plain jax.numpy)
 //
-// A product reads an operand for the gradient of the other one alone, so that
-// with a frozen weight its input need not be kept: PyTorch's autograd saves
-// what the gradients that are asked for read (should_compute_output), and a
-// compiler removes what nobody reads. What the gradient of each operation reads
-// is in its row (graph/op.h). FlashAttention (Dao et al., 2022) keeps
-// q, k, v, the result and one number per query, whatever the length.
+// A product reads an operand only for the gradient of the other one, so with a
+// frozen weight its input need not be saved: PyTorch's autograd saves only what
+// the requested gradients read (should_compute_output), and a compiler removes
+// what nothing reads. What the gradient of each operation reads is in its row
+// (graph/op.h). FlashAttention (Dao et al., 2022) saves q, k, v, the result and
+// one number per query, whatever the length.
 //
-// Which values are kept then, under one of these ways and a policy of
-// rematerialisation.
+// KeptValues lists the values that are saved in one of these modes under a
+// policy of rematerialisation.
 #pragma once
 
 #include <array>
@@ -41,38 +42,41 @@
 
 namespace shardplan {
 
-// A program as the analysis of its memory sees it: what every register takes,
-// whose storage it has, and which layer it is of.
+// A program as the analysis of its memory sees it: the bytes and the storage of
+// every register, and the layer that the register belongs to.
 
 struct HeldRegister {
   ValueId value;
   InstructionId maker;
-  RegisterId root;                        // whose storage it is
-  int segment = 0;                        // that makes it
-  bool weight = false;                    // or made of weights alone
-  bool output = false;                    // logits, which are counted apart
+  RegisterId root;                        // the register whose storage it
+                                          // shares
+  int segment = 0;                        // the segment that makes it
+  bool weight = false;                    // a weight, or made of weights alone
+  bool output = false;                    // logits, which are counted
+                                          // separately
   bool loaded = false;                    // an input or a parameter
   std::array<Int128, kKeepings> bytes{};  // on a device
-  // Of these, what a moment holds that does not keep it: of values of experts
-  // that run one at a time, one expert's.
+  // The part of `bytes` that a moment holds if the value is not saved: for
+  // values of experts that run one at a time, one expert's.
   std::array<Int128, kKeepings> moment{};
-  double filled = 1;        // of the places of experts, what tokens take
-  InstructionId last_read;  // of all that share its storage
+  double filled = 1;        // the fraction of expert slots that tokens fill
+  InstructionId last_read;  // the last read of any register with its storage
 };
 
-// The program must outlive it.
+// A program with what the analysis knows of it. The program must outlive it.
 struct ProgramView {
   const Program* program = nullptr;
-  // Whether backward gives a gradient of it: of what is trained, and
-  // of all that is made of that. Of a model without frozen parameters, all.
+  // Whether backward computes a gradient of the value: true for trained
+  // parameters and everything that depends on one. In a model without frozen
+  // parameters, true for all values.
   PerValue<bool> flows;
   bool any_frozen = false;
-  PerValue<bool> wide;   // in float32 beside narrower products; empty: none
+  PerValue<bool> wide;   // float32 where products are narrower; empty: none
   PerNode<bool> uncast;  // products that autocast leaves alone; empty: none
   PerRegister<HeldRegister> registers;
-  // Segments (activations/segments.h): the layer of the graph that each is, -1
-  // for what stands around layers; and per instruction which segment it is in,
-  // -1 for a load.
+  // Segments (activations/segments.h): the layer of the graph that each one is,
+  // or -1 if it is not a layer; and the segment of each instruction, or -1 for
+  // a load.
   std::vector<int> layer_of_segment;
   PerInstruction<int> segment_of;
 
@@ -94,7 +98,8 @@ struct ProgramView {
   const HeldRegister& root(RegisterId number) const {
     return reg(reg(number).root);
   }
-  // A product with kernels that adapters are added to before it.
+  // Returns whether adapters are merged into the kernels of a product before it
+  // runs.
   bool merges(InstructionId i) const {
     return computes(i) && (node(i).part == OpPart::MergedProduct ||
                            node(i).part == OpPart::MergedHalf);
@@ -102,7 +107,8 @@ struct ProgramView {
   bool skips_cast(InstructionId i) const {
     return !uncast.empty() && uncast[at(i).node];
   }
-  // Whether autocast has an instruction read another dtype than an operand's.
+  // Returns whether autocast makes an instruction read an operand in another
+  // dtype.
   bool reads_cast(InstructionId i, RegisterId operand) const;
   bool is_wide(ValueId value) const { return wide.has(value) && wide[value]; }
   bool has_gradient(RegisterId number) const {
@@ -115,11 +121,11 @@ struct ProgramView {
     return value(number).part();
   }
   int segment(InstructionId i) const { return segment_of[i]; }
-  // A layer, rather than what stands around layers.
+  // Returns whether a segment is a layer.
   bool is_layer(int segment) const {
     return layer_of_segment[static_cast<size_t>(segment)] >= 0;
   }
-  // A product of two activations.
+  // Returns whether an instruction is a product of two activations.
   bool multiplies_values(InstructionId i) const {
     return computes(i) && shardplan::multiplies_values(graph(), at(i).node);
   }
@@ -127,10 +133,10 @@ struct ProgramView {
 
 ProgramView view_of(const Program& program, const SegmentOptions& options);
 
-// On a device, of one number each.
+// Returns the elements of a register on a device.
 Int128 local_elements(const ProgramView& view, RegisterId number);
 
-// Numbers of rows, copies in float32.
+// Bytes that are saved besides values: per-row statistics and float32 copies.
 struct KeptExtra {
   Int128 bytes = 0;
   ValueId of = {};
@@ -141,17 +147,18 @@ struct KeptExtra {
   }
 };
 
-// What a forward pass holds, instruction after instruction: a result is there
-// from its instruction on; what it read last is let go of behind it, unless it
-// stays. Both the forward part of a training step and a forward pass alone are
-// this walk; the latter is what the simulator counts as it runs
-// (sim/live_bytes.h), to the byte.
+// Walks a forward pass, instruction after instruction, and tracks the bytes
+// that it holds: a result exists from its instruction on, and a value is freed
+// after its last reader unless it stays. Both the forward part of a training
+// step and a forward pass alone are this walk. For the latter, the simulator
+// counts exactly these bytes as it runs (sim/live_bytes.h).
 //
-// Over `instructions`, which are in the order of the program.
-//   bytes(reg)  of a register that has storage of its own; 0: not counted
-//   stays(reg)  it is not let go of, of such registers
-//   extra(i)    bytes that an instruction leaves beside its result
-//   visit(i, held)  when it has run, before anything is let go of
+// `instructions` are in the order of the program.
+//   bytes(reg)  the bytes of a register with its own storage; 0: not counted
+//   stays(reg)  whether such a register is never freed
+//   extra(i)    the bytes that an instruction leaves besides its result
+//   visit(i, held)  called when an instruction has run, before anything is
+//                   freed
 template <typename Bytes, typename Stays, typename Extra, typename Visit>
 void walk_forward(const ProgramView& view,
                   std::span<const InstructionId> instructions, Bytes bytes,
@@ -172,14 +179,14 @@ void walk_forward(const ProgramView& view,
   }
 }
 
-// What backward of one instruction reads.
+// The reads of one instruction's backward.
 struct BackwardReads {
   std::vector<RegisterId> registers;
   KeptExtra extra;
-  bool attention = false;  // they are of attention
-  // The gradient that it gives takes the place of the one that it reads.
+  bool attention = false;  // the reads are those of attention
+  // The gradient that it computes overwrites the one that it reads.
   bool in_place = false;
-  bool drops_out = false;  // what the instruction gives
+  bool drops_out = false;  // dropout applies to the instruction's result
 };
 
 struct KeptValues {
@@ -187,17 +194,18 @@ struct KeptValues {
   // from forward to backward. Both have storage of their own.
   PerRegister<bool> alive;
   PerRegister<bool> kept;
-  // The first instruction that needs it, if any does.
+  // The first instruction whose backward needs the register, if there is one.
   PerRegister<InstructionId> needed_by;
-  // What backward reads, as it runs; of these numbers of rows and copies, what
-  // stays from forward to backward.
+  // The reads of backward while it runs, and the part of their per-row
+  // statistics and copies that is saved from forward to backward.
   PerInstruction<BackwardReads> reads;
   PerInstruction<KeptExtra> extra_kept;
-  // Only its own group sees what an instruction makes.
+  // Only the instruction's own region reads its result.
   PerInstruction<bool> inner;
-  // The operands for which the backward computes gradients.
+  // The operands for which backward computes gradients.
   PerInstruction<std::vector<RegisterId>> differentiates;
-  // Whatever was moved since: a product with a weight gives it; attention does.
+  // Whether the register comes from a product with a weight, or from attention,
+  // through any number of moves.
   PerRegister<bool> products;
   PerRegister<bool> contexts;
 };
@@ -205,11 +213,12 @@ struct KeptValues {
 KeptValues kept_values(const ProgramView& view, const SegmentOptions& options,
                        const Remat& remat, Keeping keeping);
 
-// Modules that a policy computes again by themselves, and no layer has.
+// Returns the modules that a policy recomputes separately but that no layer
+// has.
 std::vector<std::string_view> absent_modules(const ProgramView& view,
                                              const RematPolicy& policy);
 
-// Whether a layer is computed again.
+// Returns whether a layer is recomputed.
 bool is_repeated(const ProgramView& view, const Remat& remat, int segment);
 
 }  // namespace shardplan

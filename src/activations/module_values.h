@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values of modules that a policy computes again by themselves (Megatron-LM's
-// recompute_modules).
+// ModuleValues: values of the modules that a policy recomputes separately
+// (Megatron-LM's recompute_modules).
 #pragma once
 
 #include <algorithm>
@@ -39,7 +39,7 @@ class ModuleValues {
   bool has(RegisterId reg) const {
     return has_value(view_.reg(reg), view_.reg(reg).value);
   }
-  // Whether a value is one of them, of a layer that makes `of`.
+  // Returns whether `value` is one of them, in the layer that computes `of`.
   bool has_value(const HeldRegister& of, ValueId value) const {
     return is_of_layer(of) && std::any_of(modules_.begin(), modules_.end(),
                                           [&](const RecomputedModule* module) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a training step is done: what decides its activations.
+// Options: how a training step is run, as far as its activations depend on it.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace shardplan {
 
-inline constexpr int64_t kFloatBytes = 4;  // of float32
+inline constexpr int64_t kFloatBytes = 4;  // of one float32
 
 // How attention is computed.
 enum class AttentionKind : uint8_t {
@@ -20,15 +20,15 @@ enum class AttentionKind : uint8_t {
   Scores,  // scores are held, of all queries and keys
 };
 
-// What of a model is dropped out as it trains.
+// The values to which dropout applies in training.
 struct Dropout {
   bool embeddings = false;
-  bool attention = false;  // what attention adds to the stream
-  bool mlp = false;        // the same of an MLP
-  bool hidden = false;     // what an MLP's activation gives
-  bool scores = false;     // of attention, where they are held
+  bool attention = false;  // the output of attention
+  bool mlp = false;        // the output of an MLP
+  bool hidden = false;     // the result of an MLP's activation
+  bool scores = false;     // attention scores, if they are held
   bool adapters = false;   // the inputs of adapters
-  // A mask is in the dtype of what it drops, rather than a byte per number.
+  // A mask has the dtype of what it drops, rather than a byte per element.
   bool wide_masks = false;
 
   bool operator==(const Dropout&) const = default;
@@ -39,67 +39,73 @@ struct Dropout {
 
 struct SegmentOptions {
   int64_t element_bytes = 2;  // of activations
-  // The answers in which activations are float32 in place of a narrower dtype.
+  // The figures in which activations are float32 instead of a narrower dtype.
   std::array<bool, kKeepings> in_float32{};
-  // Of what an adapter computes, where that is more: it is computed in the
-  // dtype of its weights, to which its input is converted.
+  // Bytes per element of an adapter's values, if more than `element_bytes`: an
+  // adapter computes in the dtype of its weights, to which its input is
+  // converted.
   int64_t adapter_bytes = 0;
   AttentionKind attention = AttentionKind::Flash;
-  // Versions of a framework differ: what the least and the most have instead.
+  // How the lower and the upper end compute attention, if framework versions
+  // differ.
   std::optional<AttentionKind> attention_at_least;
   std::optional<AttentionKind> attention_at_most;
-  double expert_factor = 1;  // places of an expert per token that it gets
+  double expert_factor = 1;  // slots of an expert per token that it receives
   int64_t loss_tiles = 1;    // parts in which logits are computed
   Dropout dropout;
-  // Fused softmax makes its gradient in place (Megatron-LM's kernels).
+  // The fused softmax computes its gradient in place (Megatron-LM's kernels).
   bool softmax_in_place = false;
-  // No kernel fuses operations, for certain: every answer counts each of them.
+  // It is certain that no kernel fuses operations: every figure counts each of
+  // them.
   bool is_eager = false;
-  // They run one by one as the program has them, rather than as a compiler
-  // orders them: the loss is over before the backward of what gave its logits.
+  // Operations run one by one in the order of the program, rather than as a
+  // compiler orders them: the loss ends before the backward of what computed
+  // its logits.
   bool runs_in_order = false;
-  // Softmax and layer_norm are one kernel, even operation by operation.
+  // Softmax and layer_norm are one kernel each, even operation by operation.
   bool native_kernels = false;
-  // A class computes its layer norms step by step, or the kernel reads a copy
-  // in float32.
+  // A model class computes its layer norms step by step, or their kernel reads
+  // a copy in float32.
   bool layer_norm_is_several = false;
   bool layer_norm_in_float32 = false;
-  // Tensors that SiLU keeps beside its input, operation by operation.
+  // Tensors that SiLU saves besides its input, operation by operation.
   int64_t silu_steps = 0;
-  // The same of a GELU that is computed with a tanh, beside its result too.
+  // Tensors that a GELU computed with tanh saves besides its input and its
+  // result.
   int64_t gelu_steps = 3;
-  // Products of grouped heads, operation by operation, keep keys and values
+  // Products of grouped heads, operation by operation, save keys and values
   // repeated for all heads; so does one kernel of attention.
   bool repeats_heads = false;
   bool kernels_repeat_heads = true;
-  // No kernel of attention takes grouped heads in this dtype, operation by
-  // operation: its scores are held.
+  // No kernel of attention supports grouped heads in this dtype, operation by
+  // operation, so scores are held.
   bool scores_of_grouped_heads = false;
-  // A kernel of attention takes a trained bias, and gives its gradient.
+  // A kernel of attention supports a trained bias and computes its gradient.
   bool kernels_take_bias = false;
-  // Norms read the copy in float32 that they make of their input, and not the
+  // Norms read the float32 copy that they make of their input instead of the
   // input.
   bool norms_read_copies = false;
   // Norms round to the dtype of activations before they multiply with their
   // weight.
   bool norms_round_first = false;
-  // Layers that are computed again keep all results that a policy names,
-  // whether backward reads them or not (PyTorch's selective checkpointing).
+  // Recomputed layers save all results that a policy names, even if backward
+  // does not read them (PyTorch's selective checkpointing).
   bool keeps_all_named = true;
-  // Products alone are computed in the dtype of activations, all else in
-  // float32 (torch.autocast).
+  // Only products are computed in the dtype of activations, and everything else
+  // in float32 (torch.autocast).
   bool autocast = false;
-  // The products of experts are none of those that autocast knows
-  // (torch.nn.functional.grouped_mm), and stay in the dtype of their weights.
+  // Autocast does not know the products of experts
+  // (torch.nn.functional.grouped_mm), so they stay in the dtype of their
+  // weights.
   bool autocast_skips_experts = false;
-  // Softmax of scores that are held is computed in float32, and rounded.
+  // Softmax of held scores is computed in float32 and then rounded.
   bool softmax_in_float32 = false;
-  // What experts say is weighed before their last product, rather than as it is
-  // added up.
+  // The answers of experts are weighted before their last product rather than
+  // when they are summed.
   bool weighs_in_experts = false;
-  // A recurrence runs in kernels of its own, which are not PyTorch's.
+  // A recurrence runs in kernels of its own rather than in PyTorch's.
   bool recurrence_in_kernels = false;
-  // Experts are stacks in the graph alone, and run one at a time.
+  // Experts are stacks only in the graph, and run one at a time.
   bool experts_apart = false;
   const Fp8Recipe* fp8 = nullptr;  // null: nothing is computed in 8 bits
   std::array<LossCopies, kKeepings> loss = frameworks().front().loss;
@@ -109,7 +115,7 @@ struct SegmentOptions {
     return element_bytes < kFloatBytes &&
            in_float32 != std::array<bool, kKeepings>{};
   }
-  // The same for one of the three answers.
+  // Returns the options of one of the three figures.
   SegmentOptions for_answer(Keeping answer) const {
     SegmentOptions own = *this;
     const auto& other = answer == Keeping::Least   ? attention_at_least
@@ -123,7 +129,7 @@ struct SegmentOptions {
     }
     return own;
   }
-  // The same in float32, for the answers that are.
+  // Returns the options in float32, for the figures that use it.
   SegmentOptions widened() const {
     SegmentOptions wide = *this;
     wide.element_bytes = std::max(element_bytes, kFloatBytes);
@@ -143,9 +149,9 @@ struct StepOptions {
   Remat remat;
   int64_t microbatches = 1;
   PipelineSchedule schedule = PipelineSchedule::OneForwardOneBackward;
-  int64_t chunks = 1;  // of a stage, where interleaved
-  // Micro-batches that go through a chunk before the next one begins; 0: as
-  // many as there are stages.
+  int64_t chunks = 1;  // per stage, if interleaved
+  // Micro-batches that pass a chunk before the next one begins; 0: as many as
+  // there are stages.
   int64_t group = 0;
   int64_t group_with(int64_t stages) const {
     return group > 0 ? group : stages;
@@ -153,7 +159,7 @@ struct StepOptions {
   Kernels kernels = Kernels::Any;
   const FrameworkDef* framework = &frameworks().front();
   std::optional<Update> update;  // default: the framework's
-  // Default: as the config says, where classes of transformers are known.
+  // Default: as the config says, if model classes of transformers are known.
   std::optional<bool> drops_out;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ProgramView (activations/kept.h): what registers take, and where they are.
+// ProgramView (activations/kept.h): the bytes of registers, and their segments.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -17,7 +17,7 @@ namespace {
 void find_segments(ProgramView& view) {
   view.segment_of.assign(view.program->instructions.size(), -1);
   std::map<int, int> known;  // segments, by their layer
-  int last = -1;             // segment, of the instruction before
+  int last = -1;             // the segment of the previous instruction
   for (const InstructionId i : view.instructions()) {
     if (view.at(i).kind == Instruction::Kind::Load) continue;
     // An instruction belongs to the layer of the node that it serves.
@@ -46,9 +46,10 @@ PerNode<bool> nodes_of_experts(const Graph& graph) {
   return nodes;
 }
 
-// Per value, whether torch.autocast has it in float32: products give narrow
-// numbers, softmax and what is made with weights besides wide ones, and all
-// else the wider of what it reads. Rotations read tables in float32.
+// Returns, per value, whether torch.autocast has it in float32. Products give
+// narrow values, softmax and other operations with weights give float32, and
+// everything else has the wider type of what it reads. Rotations read tables in
+// float32.
 PerValue<bool> wide_values(const Graph& graph, bool gelu_is_several,
                            const PerNode<bool>& uncast) {
   PerNode<bool> is_softmax(graph.nodes.size());
@@ -84,7 +85,7 @@ PerValue<bool> wide_values(const Graph& graph, bool gelu_is_several,
   return wide;
 }
 
-// Bytes of one number of a value.
+// Returns the bytes of one element of a value.
 int64_t unit_of(const SegmentOptions& options, NumberType type, bool wide,
                 Keeping keeping) {
   const bool eager = keeping == Keeping::Eager;
@@ -93,7 +94,7 @@ int64_t unit_of(const SegmentOptions& options, NumberType type, bool wide,
   if (eager && type == NumberType::Internal && !options.norms_round_first) {
     return std::max(options.element_bytes, kFloatBytes);
   }
-  // Whatever a product keeps in 8 bits need not be there otherwise.
+  // A value that a product saves in 8 bits need not exist in another form.
   const bool quantised = options.fp8 != nullptr && options.fp8->keeps_inputs;
   if (quantised && keeping == Keeping::Least) return 1;
   return type == NumberType::Adapter && keeping != Keeping::Least
@@ -101,11 +102,12 @@ int64_t unit_of(const SegmentOptions& options, NumberType type, bool wide,
              : options.element_bytes;
 }
 
-// How much of a value exists at its experts. Of its places, which are as many
-// as there are tokens (graph/ops/experts.cc) and which nobody allocates, tokens
-// take `part` where every expert has as many, times the factor. Every one of
-// `experts` has a part that no other's needs: between where tokens are dealt
-// out and where answers are, and of weights there.
+// How much of a value exists at its experts. The graph has as many slots per
+// expert as there are tokens (graph/ops/experts.cc), which no implementation
+// allocates. Tokens fill `part` of `of` slots, which is what every expert gets
+// if all get the same number, times the factor. Each of `experts` has a part
+// that no other needs: of values between sending tokens and combining answers,
+// and of the weights there.
 struct AtExperts {
   int64_t part = 1;
   int64_t of = 1;
@@ -186,8 +188,8 @@ void describe_registers(ProgramView& view, const SegmentOptions& options) {
   }
 }
 
-// What logits are before their bias is added goes with them: the sum takes its
-// place.
+// Counts what logits are before their bias is added as logits as well, because
+// the sum takes its place.
 void describe_outputs(ProgramView& view) {
   for (const RegisterId output : view.program->outputs) {
     RegisterId number = output;
@@ -212,8 +214,8 @@ void describe_outputs(ProgramView& view) {
   }
 }
 
-// Where something is frozen, no gradient flows but into what is trained and
-// what is made of it.
+// If anything is frozen, gradients flow only into what is trained and what
+// depends on it.
 void find_gradients(ProgramView& view) {
   const Graph& graph = *view.program->graph;
   view.any_frozen =

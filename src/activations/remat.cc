@@ -12,8 +12,8 @@ namespace {
 
 constexpr int64_t kMostLayers = 100'000;
 
-// Named by what they keep, with the names that frameworks have for the same.
-// JAX: jax.checkpoint_policies. MaxText: `remat_policy` (decoders.py).
+// Policies named by what they save, with the names that frameworks have for
+// them. JAX: jax.checkpoint_policies. MaxText: `remat_policy` (decoders.py).
 // Megatron-LM: --recompute-granularity. torchtitan: activation_checkpoint.
 std::vector<RematPolicy> make_policies() {
   RematPolicy none{"none", "everything that backward reads"};
@@ -188,8 +188,8 @@ std::vector<std::string> module_names() {
   return names;
 }
 
-// `selective:moe_act,layernorm`; null, with the reason reported, where a module
-// is unknown.
+// Reads `selective:moe_act,layernorm`. Returns null, with the reason reported,
+// if a module is unknown.
 std::shared_ptr<const NamedPolicy> read_modules(const std::string& text,
                                                 const std::string& modules,
                                                 Diagnostics& diags) {
@@ -223,7 +223,8 @@ bool is_of_names(const std::string& policy) {
          policy == "save_and_offload_only_these_names" || policy == "custom";
 }
 
-// A policy of names; null, with the reason reported, where it is wrong.
+// Reads a policy of names. Returns null, with the reason reported, if it is
+// wrong.
 std::shared_ptr<const NamedPolicy> read_names(
     const std::string& text, const std::vector<std::string>& parts,
     Diagnostics& diags) {
@@ -275,13 +276,13 @@ std::span<const RecomputedModule> recomputed_modules() {
   static const std::vector<RecomputedModule> kAll = {
       {"layernorm", Of::Experts, {"mlp.input"}},
       {"layernorm", Of::Latent, {"attn.input"}},
-      // What the first products give stays; of keys and values that is as wide
-      // as the latents, which are kept in its place.
+      // The results of the first products are saved. Those of keys and values
+      // are as wide as the latents, which are saved in their place.
       {"mla_up_proj",
        Of::Latent,
        {"attn.query", "attn.key", "attn.value", "attn.kv"},
        {"attn.query:latent"}},
-      // With its norm.
+      // This includes its norm.
       {"mlp", Of::Dense, {"mlp."}, {"mlp.output"}},
       {"moe", Of::Experts, {"mlp."}, {"mlp.input", "mlp.output"}},
       {"moe_act",

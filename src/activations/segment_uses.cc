@@ -12,7 +12,7 @@
 namespace shardplan {
 namespace {
 
-// All of them.
+// Lists all uses.
 std::vector<SegmentUse> list_uses(const StepLayers& layers,
                                   const LayerWeights& weights) {
   const std::vector<Segment>& plain = layers.plain;
@@ -40,7 +40,7 @@ std::vector<SegmentUse> list_uses(const StepLayers& layers,
     } else if (!cycle) {
       add_layer(s, layer++);
     } else if (layer == 0) {
-      // Segments of layers stand one after another, in the layers' order.
+      // Segments of layers are adjacent, in the layers' order.
       for (; layer < layers.layers; ++layer) {
         add_layer(s + static_cast<size_t>(layer_for(*cycle, layer)), layer);
       }
@@ -77,9 +77,9 @@ std::vector<std::vector<SegmentUse>> uses_of_stages(
   for (size_t s = 0; s < dealt.size(); ++s) {
     std::vector<SegmentUse>& own = dealt[s];
     const Remat& remat = options.remat;
-    int64_t number = 0;  // of layers on this stage
+    int64_t number = 0;  // of layers on this stage so far
     for (SegmentUse& step : own) {
-      // What is handed to the first layer may be in host memory.
+      // The input of the first layer may be in host memory.
       step.repeated = remat.policy != nullptr && offloads(*remat.policy);
       if (step.layer >= 0) {
         step.repeated = !remat.is_plain() && number % remat.every == 0 &&
@@ -94,7 +94,7 @@ std::vector<std::vector<SegmentUse>> uses_of_stages(
         }
         ++number;
       }
-      step.chunk =  // before layers, of layers, behind layers
+      step.chunk =  // before, in or behind layers
           step.layer >= 0 ? number - 1 : number;
     }
     const int64_t chunks =

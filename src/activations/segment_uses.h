@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The uses of segments in a training step, stage by stage, with what a policy
-// of rematerialisation says of each.
+// Segment uses: the uses of segments in a training step, stage by stage, and
+// whether a policy of rematerialisation recomputes each.
 #pragma once
 
 #include <cstddef>
@@ -14,21 +14,23 @@
 
 namespace shardplan {
 
-// One use of a segment: of a layer that is left out, its stand-in's.
+// One use of a segment. A layer that is left out uses the segment of its
+// stand-in.
 struct SegmentUse {
   size_t segment = 0;
-  int64_t layer = -1;  // of the model, of its stack; -1: not a layer
+  int64_t layer = -1;  // of the model; -1: not a layer
   bool repeated = false;
-  // What it adds where several layers are computed again together.
+  // How many more layers are recomputed together with this one.
   int64_t more_layers = 0;
   bool saves = true;
-  int64_t chunk = 0;    // of its stage, where these are interleaved
-  Int128 weights = 0;   // bytes of its parameters on a device, for gradients
-  Int128 matrices = 0;  // numbers that its products multiply with, on a device
-  Int128 made = 0;      // bytes of its weights that are made and kept
+  int64_t chunk = 0;    // of its stage, if chunks are interleaved
+  Int128 weights = 0;   // trained bytes of its parameters on a device
+  Int128 matrices = 0;  // elements on a device that its products multiply with
+  Int128 made = 0;      // bytes of its dequantised weights that are saved
 };
 
-// In the order of the program; of one stage where nothing is cut into stages.
+// Returns the uses per stage, in the order of the program; without a pipeline,
+// there is one stage.
 std::vector<std::vector<SegmentUse>> uses_of_stages(const StepInput& input,
                                                     const LayerWeights& weights,
                                                     const StepOptions& options);

@@ -12,7 +12,7 @@
 namespace shardplan {
 namespace {
 
-// Registers that are there, with their bytes; the sum is kept beside.
+// Live registers with their bytes, and the sum of these.
 struct AliveBytes {
   std::map<RegisterId, Int128> bytes = {};
   Int128 total = 0;
@@ -28,13 +28,13 @@ struct AliveBytes {
   }
 };
 
-// The moment of backward at which most is alive.
+// The moment of backward at which the most bytes are live.
 struct Peak {
   Int128 bytes = 0;
   InstructionId at = {};
 };
 
-// The passes over one segment, under one way of keeping.
+// The passes over one segment, with one Keeping.
 class Sweep {
  public:
   Sweep(const ProgramView& view, const KeptValues& values,
@@ -52,12 +52,12 @@ class Sweep {
     }
   }
 
-  // Gradients flow into something that the segment makes.
+  // Returns whether gradients flow into something that the segment computes.
   bool has_backward() const { return flows_; }
 
-  // The most that is alive, where these registers stay. Where no gradient flows
-  // a program that runs operation by operation still holds what its variables
-  // refer to, and these are taken to be all of the segment.
+  // Returns the most bytes live at once if the registers in `kept` stay. If no
+  // gradient flows, a program that runs operation by operation still holds what
+  // its variables refer to, which is assumed to be all of the segment.
   Int128 forward(const PerRegister<bool>& kept) const {
     const bool holds_all = !flows_ && k_ == static_cast<size_t>(Keeping::Eager);
     Int128 most = 0;
@@ -73,8 +73,9 @@ class Sweep {
     return most;
   }
 
-  // What earlier segments made that is read in this one or behind it, beside
-  // what is kept: of frozen layers not even their inputs are.
+  // Returns the bytes of values that earlier segments computed and that this or
+  // a later one reads, except saved ones. Of frozen layers, not even inputs are
+  // saved.
   Int128 handed_in(const PerRegister<bool>& kept) const {
     if (own_.empty()) return 0;
     Int128 sum = 0;
@@ -89,7 +90,7 @@ class Sweep {
     return sum;
   }
 
-  // The same of what comes of weights, kept or not.
+  // Returns the same for values that depend on weights, saved or not.
   Int128 stream() const {
     if (own_.empty()) return 0;
     Int128 sum = 0;
@@ -104,7 +105,8 @@ class Sweep {
     return sum;
   }
 
-  // Inputs that nothing keeps for backward, and who gave them still has.
+  // Returns the bytes of inputs that are not saved for backward but that their
+  // owner still holds.
   Int128 inputs(const PerRegister<bool>& kept) const {
     Int128 sum = 0;
     for (const RegisterId r : view_.registers.ids()) {
@@ -114,7 +116,8 @@ class Sweep {
     return sum;
   }
 
-  // Gradients of what later segments read: there when backward begins.
+  // Returns the bytes of gradients of what later segments read, which exist
+  // when backward begins.
   Int128 handed_on() const {
     Int128 sum = 0;
     for (const InstructionId i : own_) {
@@ -133,7 +136,7 @@ class Sweep {
     return peak;
   }
 
-  // What is alive at that moment, by name.
+  // Adds the bytes that are live at that moment, by name.
   void describe(const Peak& peak, std::map<std::string, Int128>& by) const {
     walk_back([&](InstructionId i, Int128 alive, const AliveBytes& registers,
                   const AliveBytes& gradients) {
@@ -160,7 +163,7 @@ class Sweep {
   bool is_of_segment(RegisterId reg) const {
     return view_.reg(reg).segment == segment_ && !view_.reg(reg).loaded;
   }
-  // It has storage of its own that is an activation's.
+  // Returns whether it is an activation with its own storage.
   bool is_stored(RegisterId reg) const {
     const HeldRegister& of = view_.reg(reg);
     return of.root == reg && !of.weight && !of.output && !of.loaded &&
@@ -175,9 +178,10 @@ class Sweep {
     return has_gradient(reg) && last && view_.segment(last) != segment_;
   }
 
-  // A weight that is not as it is stored: its gradient is whole for a moment.
-  // So it is of kernels with adapters in them, of both halves at once; older
-  // versions of PEFT made it in float32 as well, and scaled that.
+  // Returns the bytes of a gradient that is unsharded for a moment, because its
+  // weight is not used as it is stored. The same applies to kernels with merged
+  // adapters, to both halves at once; older versions of PEFT made it in float32
+  // as well, and scaled that.
   Int128 gathered_gradient(InstructionId i) const {
     Int128 most = 0;
     if (view_.merges(i) && k_ != static_cast<size_t>(Keeping::Least)) {
@@ -198,7 +202,8 @@ class Sweep {
     return most;
   }
 
-  // Calls visit(instruction, bytes alive, registers, gradients).
+  // Walks backward and calls visit(instruction, bytes alive, registers,
+  // gradients).
   template <typename Visit>
   void walk_back(Visit visit) const {
     AliveBytes registers;
@@ -229,13 +234,13 @@ class Sweep {
         if (has_gradient(root)) gradients.add(root, moment(root));
       }
       Int128 here = gradients.total;
-      // Element by element a gradient may take the place of the one that it is
+      // In elementwise operations, a gradient may overwrite the one that it is
       // computed from.
       const bool in_place = values_.reads[i].in_place ||
                             (k_ == static_cast<size_t>(Keeping::Least) &&
                              view_.computes(i) && is_cheap(view_.op(i).repeat));
       if (in_place) here = std::max(before, here - bytes_if_dropped(result));
-      // Gradients that several readers give are added up beside one another.
+      // Gradients from several readers exist side by side while they are added.
       if (k_ == static_cast<size_t>(Keeping::Eager)) here += second;
       visit(i, here + registers.total + extra + gathered_gradient(i), registers,
             gradients);
@@ -247,7 +252,8 @@ class Sweep {
     }
   }
 
-  // When operations run one by one, only a value that has a gradient gets a
+  // Returns the bytes of the largest second gradient of a value. When
+  // operations run one by one, only a value that already has a gradient gets a
   // second one.
   Int128 largest_given(InstructionId i, const AliveBytes& gradients) const {
     Int128 most = 0;
@@ -276,7 +282,7 @@ class Sweep {
   bool flows_ = false;  // some of them have gradients
 };
 
-// The input of the next layer: read last there.
+// Returns whether it is the input of the next layer, which reads it last.
 bool is_next_input(const ProgramView& view, const HeldRegister& of) {
   if (!of.last_read) return false;
   const int reader = view.segment(of.last_read);
@@ -329,8 +335,8 @@ void sum_saved(const ProgramView& view, const KeptValues& values,
   }
 }
 
-// The part of a segment's saved values that backward reads in products. A
-// segment that is computed again reads all of them.
+// Returns the part of a segment's saved values that backward reads in products.
+// A recomputed segment reads all of them.
 Int128 sliced_of(const ProgramView& view, const KeptValues& values,
                  const Remat& remat, size_t k, int segment,
                  const SegmentMemory& memory) {
@@ -350,12 +356,12 @@ Int128 sliced_of(const ProgramView& view, const KeptValues& values,
   return std::min(sum, memory.saved);
 }
 
-// The way of keeping of an answer.
+// Returns the Keeping of a figure.
 size_t way_of(const SegmentOptions& options, size_t answer) {
   return options.runs_in_order ? static_cast<size_t>(Keeping::Eager) : answer;
 }
 
-// Logits, and what a loss makes of them.
+// Returns the bytes of logits and of what a loss makes of them.
 Int128 loss_in(const ProgramView& view, const SegmentOptions& options, size_t k,
                int segment) {
   Int128 elements = 0;
@@ -391,8 +397,7 @@ void measure(const ProgramView& view, const SegmentOptions& options,
     }
   }
   if (is_repeated(view, remat, segment) && sweep.has_backward()) {
-    // Before its backward the layer is computed again, with all that this
-    // needs.
+    // The layer is recomputed before its backward, with all that this needs.
     const Int128 again = sweep.forward(values.alive) + sweep.handed_on();
     if (again > memory.backward) {
       memory.backward_by["recomputed activations"] += again - memory.backward;
@@ -405,7 +410,7 @@ void measure(const ProgramView& view, const SegmentOptions& options,
   memory.backward_by[std::string(kLogits)] += loss;
 }
 
-// What another way of keeping holds, where that is more, or less.
+// Replaces fields of `to` by those of `from` where they are more, or less.
 void take(SegmentMemory& to, const SegmentMemory& from, bool more) {
   const auto worse = [more](Int128 a, Int128 b) {
     return more ? a < b : a > b;
@@ -429,15 +434,15 @@ SegmentMemory& memory_of(Segment& segment, Keeping keeping) {
   return segment.memory.at(static_cast<size_t>(keeping));
 }
 
-// What is kept with fewer means may also be kept with more: a way of keeping
-// that happens to hold more than the next one is taken to do as that does.
+// Makes the modes ordered: one that happens to hold more than the next one is
+// assumed to do what that one does.
 void order_ways(Segment& segment) {
   SegmentMemory& fused = memory_of(segment, Keeping::Fused);
   take(memory_of(segment, Keeping::Least), fused, false);
   take(memory_of(segment, Keeping::Eager), fused, true);
 }
 
-// Scores of attention that are held.
+// Finds the attention scores that are held.
 void find_scores(const ProgramView& view, const SegmentOptions& options,
                  std::vector<Segment>& segments) {
   if (options.attention != AttentionKind::Scores) return;
@@ -551,8 +556,8 @@ std::vector<Segment> segments_of(const Program& program,
                                    : "between layers";
   }
   if (options.adapter_bytes > options.element_bytes && !options.runs_in_order) {
-    // The least converts nothing for adapters and draws masks again, with
-    // kernels or without.
+    // The lower end converts nothing for adapters and draws masks again, with
+    // fused kernels or without.
     SegmentOptions bare = options;
     bare.adapter_bytes = 0;
     bare.dropout = {};

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the parts of one forward and backward pass hold on a device: what stays
-// from forward to backward, and what is alive in between.
+// Segments: what the parts of one forward and backward pass hold on a device,
+// both saved from forward to backward and live in between.
 //
-// A segment is a layer, or what stands before, between and behind layers. A
-// value belongs to the segment that computes it. Liveness is that of the
-// program's order of operations and of its reverse: a value is there from where
-// it is made to where it is read last; a gradient from where the last reader
-// of a value gives it to where that value's own operation has used it.
-// Gradients of weights are state (memory/state.h), but for those that are whole
-// for a moment, since their weight was gathered. Weights that are frozen have
-// none, and below the first that is trained there are no gradients at all.
+// A segment is a layer, or what precedes, separates or follows layers. A value
+// belongs to the segment that computes it. Liveness follows the program's order
+// of operations and its reverse. A value is live from where it is computed to
+// where it is read last; a gradient, from where the last reader of a value
+// computes it to where that value's own operation has used it. Gradients of
+// weights are state (memory/state.h), except those that are unsharded for a
+// moment because their weight was gathered. Frozen weights have no gradients,
+// and before the first trained weight there are no gradients at all.
 //
-// Bytes are of one device and one micro-batch.
+// Bytes are those of one device and one micro-batch.
 #pragma once
 
 #include <array>
@@ -30,63 +30,66 @@
 namespace shardplan {
 
 struct SegmentMemory {
-  // From forward to backward, of what this segment makes; of that, what is in
-  // host memory is not in `saved`.
+  // Bytes saved from forward to backward of what this segment computes. Bytes
+  // in host memory are in `offloaded` and not in `saved`.
   Int128 saved = 0;
   Int128 offloaded = 0;
-  // The part of `saved` that products read; all of it with rematerialisation.
+  // The part of `saved` that products read; with recomputation, all of it.
   Int128 sliced = 0;
-  // Alive at most, beside what earlier segments saved.
+  // The most bytes live at once, besides what earlier segments saved.
   Int128 forward = 0;
   Int128 backward = 0;
-  // The part of both that logits are, and what a loss makes of them.
+  // The part of both that logits and what a loss makes of them use.
   Int128 loss = 0;
-  // Gradients of what later segments read of it.
+  // Gradients of the values that later segments read.
   Int128 handed_on = 0;
-  // What earlier segments hand in that comes of weights: what a stage of a
-  // pipeline that begins here receives.
+  // Values of earlier segments that depend on weights: what a pipeline stage
+  // that begins here receives.
   Int128 input = 0;
-  // What is saved, and what is alive at that moment of backward, by value with
-  // layers folded; logits and what a loss makes of them are kLogits.
+  // Saved bytes, and bytes live at the peak of backward, by value with layers
+  // folded. kLogits stands for logits and what a loss makes of them.
   std::map<std::string, Int128> saved_by;
   std::map<std::string, Int128> backward_by;
 };
 inline constexpr std::string_view kLogits = "logits";
 
-// A segment has an answer each; they are the ways of keeping, unless the step
-// is known to run operation by operation.
+// A part of the pass, with its memory for each of the three figures. A figure
+// uses the Keeping of the same index, unless the step is known to run operation
+// by operation.
 struct Segment {
   std::string label;  // "layers.3"; "before layers", "behind layers"
   bool is_layer = false;
-  // Of attention, where they are held: the most of one softmax, in the dtype of
+  // The largest softmax of attention, if scores are held, in the dtype of
   // activations.
   Int128 scores = 0;
-  // Numbers of the weights that torch.autocast casts for products.
+  // Elements of the weights that torch.autocast casts for products.
   Int128 cast_weights = 0;
-  // Outside of layers, the largest weight that it reads: numbers on a device,
-  // as it is stored, and whether it is trained.
+  // Outside layers, the largest weight that the segment reads: its elements on
+  // a device, as it is stored, and whether it is trained.
   ValueId weight;
   Int128 weight_numbers = 0;
   bool trains_weight = false;
   std::array<SegmentMemory, kKeepings> memory;
 };
 
-// Of logits, and of what a loss makes of them, in as many parts as asked for.
+// Returns the bytes of logits and of what a loss makes of them, in the
+// requested number of parts.
 Int128 loss_bytes(const SegmentOptions& options, Int128 elements,
                   size_t keeping);
 
-// Bytes of so many copies of a segment's logits.
+// Returns the bytes of these copies of a segment's logits.
 Int128 logits_as(const Segment& segment, SegmentOptions options,
                  LossCopies copies);
 
-// In the order of the program. With `remat`, which then applies to all layers.
+// Returns the segments in the order of the program. `remat` applies to all
+// layers.
 std::vector<Segment> segments_of(const Program& program,
                                  const SegmentOptions& options,
                                  const Remat& remat);
 
-// The least that a policy keeps is no more than the least without one: where
-// its values are gathered from parts, these may be kept in their place.
-// REQUIRES: segments of one program.
+// Limits the least that a policy saves to the least without one: if its values
+// are gathered from parts, these may be saved in their place. REQUIRES: both
+// are segments of one program.
 void bound_least(std::vector<Segment>& repeated,
                  const std::vector<Segment>& plain);
 

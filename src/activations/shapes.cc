@@ -16,30 +16,30 @@
 namespace shardplan {
 namespace {
 
-// Kernels of recurrent layers keep a state for every so many tokens.
+// Kernels of recurrent layers save one state per this many tokens.
 constexpr int64_t kChunk = 64;
 
 constexpr Int128 kMost = Int128{1} << 96U;
 
-// Numbers on a device.
+// Elements on a device.
 struct LayerShapes {
-  Int128 input = 0;    // of the layer
+  Int128 input = 0;    // the input of the layer
   Int128 least = 0;    // each kind of dimension once
   Int128 trained = 0;  // the most that one trained matrix surely reads
-  Int128 inner = 0;    // of all weights, what is not the residual stream
+  Int128 inner = 0;    // widths of all weights, except the residual stream
   Int128 outer = 0;    // both widths of all weights
   Int128 largest = 0;  // both widths of one weight
   Int128 heads = 0;
   Int128 routed = 0;  // rows of experts, as wide as the residual stream
   Int128 scores = 0;
   Int128 states = 0;    // of recurrent layers
-  Int128 chunked = 0;   // `outer`, of whole chunks of tokens
+  Int128 chunked = 0;   // `outer`, for whole chunks of tokens
   Int128 rows = 0;      // tokens
   Int128 gathered = 0;  // the largest weight that is gathered for use
   int64_t norms = 0;
 };
 
-// Of dimensions that are called alike, in experts or not: the least numbers of
+// For dimensions with the same name, in experts or not: the fewest elements of
 // one, and how many there are.
 using LabelCounts =
     std::map<std::pair<std::string_view, bool>, std::pair<Int128, int64_t>>;
@@ -67,7 +67,8 @@ class ShapeReader {
   }
 
  private:
-  // Numbers on a device, of all tokens, in a dimension that `axes` cut.
+  // Returns the elements on a device, for all tokens, of a dimension that
+  // `axes` shard.
   Int128 numbers(int64_t length, Int128 size, const AxisNames& axes,
                  bool routed = false, const AxisNames& expert_axes = {}) const {
     Int128 tokens = Int128{workload_.sequences} * length;
@@ -86,7 +87,7 @@ class ShapeReader {
                             options_.segments.expert_factor;
       tokens = static_cast<Int128>(static_cast<double>(tokens) * factor + 0.5);
     }
-    // Far beyond 63 bits, which is reported in the end.
+    // This is far beyond 63 bits, which is reported in the end.
     if (tokens > kMost / std::max<Int128>(size, 1)) return kMost;
     const Int128 shards = shard_count(plan_.mesh, cutting);
     return (tokens * size + shards - 1) / shards;
@@ -100,7 +101,7 @@ class ShapeReader {
                         const std::vector<TokenWeight>& weights) const {
     LayerShapes shapes;
     const int64_t own = length_of(stack);
-    // What of a decoder reads what the encoder gave is not told apart.
+    // Shapes do not show which weights of a decoder read the encoder's output.
     const int64_t most =
         stack.decodes ? std::max(own, workload_.source_length) : own;
     const int64_t least =
@@ -115,7 +116,7 @@ class ShapeReader {
         ++shapes.norms;
         continue;
       }
-      // Of experts one stands for all: they share the tokens out.
+      // One expert stands for all, because they share the tokens.
       if (weight.routed &&
           !routed_seen.insert(folded_name(weight.name)).second) {
         continue;
@@ -124,7 +125,7 @@ class ShapeReader {
       add_weight(weight, most, least, shapes, kinds);
     }
     for (const auto& [kind, of] : kinds) {
-      // Beside scores that are held, what attention gives is computed again.
+      // If scores are held, the output of attention is recomputed from them.
       const bool heads = kind.first == kKvHeadsDim ||
                          (kind.first == kHeadsDim &&
                           options_.segments.attention == AttentionKind::Flash);
@@ -132,7 +133,7 @@ class ShapeReader {
           of.first * (heads ? of.second : std::max<int64_t>(of.second - 1, 1));
     }
     add_attention(stack, number, weights, shapes);
-    // Of few tokens, up to a whole chunk of them.
+    // Tokens are rounded up to whole chunks.
     shapes.chunked = own < kChunk
                          ? shapes.outer * kChunk / std::max<int64_t>(own, 1)
                          : shapes.outer + shapes.outer * kChunk / own;
@@ -174,7 +175,7 @@ class ShapeReader {
           shapes.heads =
               std::max(shapes.heads, numbers(most, size, width.axes));
         }
-        // Of convolutions and the like nothing is said.
+        // Nothing is assumed about convolutions and the like.
         if (!through_hidden || weight.widths.size() != 2 || width.hidden) {
           continue;
         }
@@ -221,7 +222,7 @@ class ShapeReader {
     }
   }
 
-  // What a layer holds.
+  // Returns what a layer holds.
   Segment segment(const LayerShapes& of, const std::string& label,
                   const Remat* remat) const;
   Segment around(bool before) const;
@@ -232,10 +233,10 @@ class ShapeReader {
   const ShapedWorkload& workload_;
   const StepOptions& options_;
   TokenWeights model_;
-  std::set<std::string_view> trained_;  // where some are frozen
+  std::set<std::string_view> trained_;  // names, if some parameters are frozen
 };
 
-// What is kept, in host memory where that is `offloaded`.
+// Adds a saved value, which is in host memory if `offloaded`.
 void add_part(SegmentMemory& memory, const std::string& name, Int128 bytes,
               bool offloaded = false) {
   if (bytes <= 0) return;
@@ -247,7 +248,8 @@ void add_part(SegmentMemory& memory, const std::string& name, Int128 bytes,
   memory.saved_by[name] += bytes;
 }
 
-// From what is saved and what backward takes beside it.
+// Derives the other fields from saved values and from what backward needs
+// besides.
 void finish(SegmentMemory& memory, Int128 alive, const std::string& name,
             Int128 more) {
   memory.sliced = memory.saved;
@@ -260,7 +262,7 @@ void finish(SegmentMemory& memory, Int128 alive, const std::string& name,
   if (more > 0) memory.backward_by[name] += more;
 }
 
-// Bytes that a layer keeps where nothing is computed again.
+// Returns the bytes that a layer saves if nothing is recomputed.
 std::array<SegmentMemory, kKeepings> plain_memory(const LayerShapes& of,
                                                   const SegmentOptions& how,
                                                   bool holds_scores) {
@@ -285,7 +287,7 @@ std::array<SegmentMemory, kKeepings> plain_memory(const LayerShapes& of,
              of.input * 2 + (scores ? of.scores : Int128{0}));
   }
 
-  // Between the weights of a recurrent layer more is done.
+  // A recurrent layer does more between its weights.
   const bool recurs = of.states > 0;
   SegmentMemory& eager = memory[2];
   add_part(eager, "layers.*.input", of.input * own);
@@ -348,11 +350,11 @@ Segment ShapeReader::segment(const LayerShapes& of, const std::string& label,
                of.inner * own / (policy.every_second_product ? 2 : 1),
                policy.offloads_products);
     } else if (!policy.kept.empty()) {
-      // Which widths these are, shapes do not tell.
+      // Shapes do not show which widths these are.
       add_part(fused, "layers.*.weights", of.inner * own / 2,
                policy.offloaded.size() == policy.kept.size());
     }
-    // Of modules, shapes do not tell.
+    // Shapes do not show modules.
     if (policy.by_modules()) fused = segment.memory[1];
     segment.memory[0] = std::move(least);
     segment.memory[1] = std::move(fused);
@@ -393,7 +395,7 @@ Segment ShapeReader::segment(const LayerShapes& of, const std::string& label,
   return segment;
 }
 
-// What stands before and behind layers; the loss is behind.
+// Returns what precedes or follows layers; the loss follows them.
 Segment ShapeReader::around(bool before) const {
   const SegmentOptions& how = options_.segments;
   const Int128 own = how.element_bytes;
@@ -409,7 +411,7 @@ Segment ShapeReader::around(bool before) const {
   int tables = 0;
   Int128 gathered = 0;
   for (const TokenWeight& weight : model_.outside) {
-    // Whichever it is, of embeddings and of what stands behind layers.
+    // The largest counts, whether it is an embedding or follows layers.
     gathered = std::max(gathered, weight.gathered);
     if (weight.widths.size() < 2) continue;
     if (weight.vocab) {
@@ -491,7 +493,7 @@ void ShapeReader::measure(ShapedLayers& result) {
       Segment plain = segment(shapes, label, nullptr);
       Segment repeated = segment(shapes, label, &options_.remat);
       if (!model_.pair && number >= *manifest_.facts.layers) {
-        // Of multi-token prediction, which not everybody trains.
+        // This layer is for multi-token prediction, which not everyone trains.
         plain.memory[0] = {};
         repeated.memory[0] = {};
       }

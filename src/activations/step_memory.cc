@@ -18,16 +18,16 @@ namespace {
 
 size_t index_of(Category category) { return static_cast<size_t>(category); }
 
-constexpr int64_t kTokenBytes = 8;   // of what names one
+constexpr int64_t kTokenBytes = 8;   // of a token's id
 constexpr int64_t kUpdate = -1;      // the optimizer's step
 constexpr int64_t kForwardEnd = -2;  // before backward begins
 
-// The fullest moment found so far.
+// The peak found so far.
 struct Moment {
   bool found = false;
   Parts parts{};
-  size_t device = 0;  // class
-  int64_t step = -1;  // or one of these
+  size_t device = 0;  // device class
+  int64_t step = -1;  // or kUpdate, kForwardEnd
   int64_t stage = 0;
 };
 
@@ -103,9 +103,9 @@ class StepMaker {
     return is_wide(answer) ? input_.layers.wide_repeated[step.segment]
                            : input_.layers.repeated[step.segment];
   }
-  // Of one of the three answers.
+  // Returns the memory of a use for one of the three figures.
   const SegmentMemory& memory_of(const SegmentUse& step, size_t answer) const {
-    // XLA fuses what is computed again into the backward that reads it.
+    // XLA fuses what is recomputed into the backward that reads it.
     const bool fuses = step.repeated && step.layer >= 0 &&
                        framework().stacks_gradients &&
                        answer < (on_cpu(answer) ? 1 : 2);
@@ -119,9 +119,9 @@ class StepMaker {
     if (options_.segments.is_eager) return static_cast<size_t>(Keeping::Eager);
     return static_cast<size_t>(ways_of(options_.kernels).at(answer));
   }
-  // Logits and loss of a segment. Fused kernels of layers say nothing of the
-  // loss; who does one operation after the other does so there, too. What is
-  // known of a framework's loss is known for each answer.
+  // Returns the bytes of logits and loss. Fused kernels of layers do not imply
+  // a fused loss, but eager layers imply an eager one. The loss of a known
+  // framework is known for each figure.
   Int128 logits_in(const Segment& segment, size_t answer) const {
     const bool eager =
         options_.kernels == Kernels::Eager && !framework().is_known();
@@ -132,15 +132,15 @@ class StepMaker {
     return framework().stacks_gradients &&
            options_.segments.in_float32.at(answer);
   }
-  // Bytes of numbers in the dtype of activations, as this answer has them.
+  // Returns these bytes of activations in the dtype that this figure has.
   Int128 widened(Int128 bytes, size_t answer) const {
     const SegmentOptions& segments = options_.segments;
     if (!is_wide(answer)) return bytes;
     return bytes * segments.widened().element_bytes / segments.element_bytes;
   }
 
-  // What is gathered at once, of layers and of what stands around them; and
-  // what layers hand on.
+  // Finds what is gathered at once, in layers and outside them, and what layers
+  // pass on.
   void find_gathered() {
     for (const Segment& segment : plain_) {
       if (!segment.is_layer) continue;
@@ -151,7 +151,7 @@ class StepMaker {
     }
     gathered_ = gathered_sizes(input_.budget);
     reduction_.all_gathered = gathered_.layers + gathered_.others;
-    // The largest is among what is gathered as planned.
+    // The largest part is among what is gathered as planned.
     reduction_.outside = framework().gathers_outside
                              ? gathered_.others - gathered_.most_of_others
                              : Int128{0};
@@ -175,7 +175,7 @@ class StepMaker {
         std::max(reduction_.gradient_bytes, reduction_.compute_bytes);
     reduction_.layer.reduced =
         framework().stacks_gradients
-            ? Int128{0}  // a shard of a stack takes it
+            ? Int128{0}  // it goes into a shard of a stack
             : reduction_.layer.gradients * wider / reduction_.compute_bytes;
   }
 
@@ -188,7 +188,7 @@ class StepMaker {
     return in_flight(options_, of ? of->stages : 0, stage);
   }
 
-  // Gradients are there from the beginning where they are added up.
+  // Returns whether gradients exist from the start because they are added up.
   bool keeps_gradients(Keeping keeping) const {
     const auto answer = static_cast<size_t>(keeping);
     return framework().whole_gradients.at(answer) || on_cpu(answer) ||
@@ -201,14 +201,14 @@ class StepMaker {
     Parts parts{};
     for (size_t i = 0; i < kCategories; ++i) parts[i] = device.bytes[i];
     parts[index_of(Category::GatheredLayer)] = 0;
-    // With offload().gradients they are taken out again, in offer(): until then
-    // they say how much is trained.
+    // With offload().gradients, offer() takes them out again; until then they
+    // show how much is trained.
     parts[index_of(Category::Gradients)] = device.held(Category::Gradients);
     return parts;
   }
   const Offload& offload() const { return input_.options.state.offload; }
 
-  // The optimizer's step of what lies in host memory: there, or fetched.
+  // Counts state in host memory in the optimizer's step: there, or fetched.
   void fetch_state(const BudgetClass& device, size_t answer,
                    Parts& parts) const {
     if (!offload().optimizer) return;
@@ -226,8 +226,8 @@ class StepMaker {
     }
     if (!fetches) parts[kTemporaries] = 0;
   }
-  // What the framework is known to hold, of a device that may be one of a
-  // stage.
+  // Adds what the framework is known to hold on a device, possibly one of a
+  // pipeline stage.
   void add_known(int64_t stage, size_t answer, Parts& parts) const {
     const FrameworkDef& known = framework();
     parts[kWorkspaces] += known.workspaces.at(answer);
@@ -247,7 +247,7 @@ class StepMaker {
     const int64_t chunks = options_.schedule == PipelineSchedule::Interleaved
                                ? std::max<int64_t>(options_.chunks, 1)
                                : 1;
-    // The first chunk of all has an embedding's input.
+    // The first chunk of all has the input of an embedding.
     const int64_t handed = chunks - (stage == 0 ? 1 : 0);
     parts[kBuffers] += stream_ * (handed * known.inputs.at(answer) +
                                   known.ends_of_stage.at(answer));
@@ -270,17 +270,17 @@ class StepMaker {
     ReductionInput reduction = reduction_;
     reduction.planned = planned;
     parts[kBuffers] = widened(gathered_ahead(reduction, keeping), k);
-    // A layer's shards on their way from the host.
+    // These are a layer's shards on their way from the host.
     if (offload().weights) {
       parts[kBuffers] += gathered_.most_sharded * static_cast<int64_t>(k);
     }
   }
-  // Of numbers of weights.
+  // Returns the bytes of so many elements of weights in 8 bits.
   Int128 in_fp8(Int128 numbers) const {
     return (numbers * options_.segments.fp8->weight + Fp8Recipe::kUnit - 1) /
            Fp8Recipe::kUnit;
   }
-  // That stay from step to step.
+  // Returns the bytes of copies that stay from step to step.
   Int128 copies_in_fp8(const std::vector<SegmentUse>& own,
                        size_t answer) const {
     if (options_.segments.fp8 == nullptr) return 0;
@@ -288,7 +288,7 @@ class StepMaker {
     for (const SegmentUse& step : own) numbers += step.matrices;
     return in_fp8(numbers * options_.segments.fp8->copies.at(answer));
   }
-  // What is gathered of a stage that keeps it; 0 where it keeps nothing.
+  // Returns what a stage retains of gathered weights; 0 if it retains nothing.
   Int128 gathered_on(const std::vector<SegmentUse>& own,
                      Keeping keeping) const {
     const auto& stages = input_.budget.stages;
@@ -306,7 +306,7 @@ class StepMaker {
     return layers + others;
   }
 
-  // Gradients on their way, where there are any.
+  // Returns the bytes of gradients that wait to be reduced.
   Int128 buckets(Keeping keeping, const BudgetClass& device) const {
     const Int128 own = device.held(Category::Gradients);
     if (own == 0 || framework().buffers_gradients) return 0;
@@ -324,14 +324,14 @@ class StepMaker {
   Int128 scores_in_float32() const {
     return scores_ * kFloatBytes / options_.segments.element_bytes;
   }
-  // What a loop over stacked layers copies of one.
+  // Returns what a loop over stacked layers copies of one layer.
   Int128 layer_copies(const SegmentUse& step, size_t answer) const {
     const Int128 bytes = step.weights * framework().copies_of_layer.at(answer);
     return is_wide(answer) ? casts_.of(bytes, true) : bytes;
   }
 
-  // Copies of a step's weights that a layer makes for products, and keeps until
-  // their backward has run, or torch.autocast to the end of forward.
+  // Returns whether layers cast weights for products and hold the casts until
+  // their backward has run, or under torch.autocast to the end of forward.
   bool casts_by_layer(size_t answer) const {
     return options_.segments.autocast ||
            (framework().casts_in_layers && answer > 0 && !on_cpu(answer) &&
@@ -346,13 +346,13 @@ class StepMaker {
                    : is_last       ? shapes_.outside
                                    : Int128{0});
   }
-  // Of a stage, one of several.
+  // Returns the buffers of a stage that is one of several.
   Int128 pipeline(const std::vector<SegmentUse>& own, int64_t stage,
                   Keeping keeping) const {
     const auto& stages = input_.budget.stages;
     const auto layer = std::ranges::find_if(
         own, [](const SegmentUse& step) { return step.layer >= 0; });
-    // What is known of a framework's stages is in its own table.
+    // If a framework's stages are known, its own table has their buffers.
     if (!stages || stages->stages == 1 || layer == own.end() ||
         framework().ends_of_stage.back() > 0) {
       return 0;
@@ -370,15 +370,15 @@ class StepMaker {
     const bool counts = !input_.layers.saves_inputs &&
                         (policy == nullptr || (!policy->offloads_input &&
                                                !policy->offloads_everything));
-    // What is frozen may not need it.
+    // If layers are frozen, backward may not need it.
     of.keeps_input =
         counts && (input_.layers.frozen.empty() || keeping != Keeping::Least);
     of.counts_output = counts && own.back().saves;
     return pipeline_buffers(of, keeping);
   }
 
-  // Gradients that are there: `behind` are the weights of the steps behind this
-  // one, of the `weights` of the stage.
+  // Returns the bytes of gradients that exist. `behind` are the weights of the
+  // uses after this one, `weights` those of the stage.
   Int128 gradients_at(const SegmentUse& step, Int128 behind, Int128 weights,
                       Int128 all, Keeping keeping) const {
     if (keeps_gradients(keeping) || all == 0) {
@@ -392,7 +392,7 @@ class StepMaker {
         (keeping == Keeping::Least && options_.kernels == Kernels::Fused)) {
       return all * behind / weights;
     }
-    // Manifests of stacked tensors do not say what is outside of layers.
+    // Manifests of stacked tensors do not show what is outside layers.
     if (weights_.layers.empty() && keeping != Keeping::Least) return all;
     const LoopGradients of = loop_gradients(weights, all);
     if (step.layer >= 0) return gradients_in_loop(of, keeping);
@@ -417,7 +417,7 @@ class StepMaker {
       if (only_ && step != *only_) return;
       if (offload().gradients) parts[index_of(Category::Gradients)] = 0;
       if (options_.segments.is_eager) {
-        // What is computed again on a CPU is between two ways as it is.
+        // On a CPU, recomputation is between two modes anyway.
         const bool between =
             on_cpu(k) && step >= 0 && own[static_cast<size_t>(step)].repeated;
         loosen(keeping, between ? kActivationSlack / 2 : kActivationSlack,
@@ -429,8 +429,8 @@ class StepMaker {
     const Flights flying = flights(stage);
     Int128 others = 0;  // what other micro-batches have saved
     Int128 offloaded = 0;
-    Int128 most_offloaded = 0;  // of a layer
-    Int128 made = 0;            // of quantised weights, and kept
+    Int128 most_offloaded = 0;  // of one layer
+    Int128 made = 0;            // dequantised weights that stay
     Int128 weights = weights_.others;
     // Whether PyTorch's autograd makes gradients, or may.
     const bool sees_autograd = framework().runs_classes
@@ -465,8 +465,8 @@ class StepMaker {
     const Int128 kept = gathered_on(own, keeping);
     Int128 behind = weights - weights_.others;
     Int128 before = 0;
-    Int128 weights_cast = 0;  // of steps before this one, where these stay
-    Int128 all_cast = 0;      // of the same and of those computed again
+    Int128 weights_cast = 0;  // of uses before this one, if these stay
+    Int128 all_cast = 0;      // the same, and of recomputed uses
     for (size_t i = 0; i < own.size(); ++i) {
       const SegmentUse& step = own[i];
       const SegmentMemory& memory = memory_of(step, k);
@@ -500,7 +500,7 @@ class StepMaker {
       }
       parts[kBuffers] += casts;
       if (step.layer < 0 && on_cpu(k)) {
-        // Products outside of layers read a copy, in another layout.
+        // Products outside layers read a copy in another layout.
         parts[kBuffers] += static_cast<int64_t>(k) *
                            std::max(weights_.largest, gathered_.most_of_others);
       }
@@ -513,17 +513,17 @@ class StepMaker {
       if (step.layer >= 0 &&
           (framework().slices_kept.at(k) || (on_cpu(k) && !step.repeated))) {
         const SegmentMemory& plain = plain_of(step, k).memory.at(way(k));
-        // Rounding to 16 bits stands between a slice and its readers.
+        // Rounding to 16 bits comes between a slice and its readers.
         parts[kBuffers] +=
             is_wide(k) ? memory.saved : std::min(memory.sliced, plain.sliced);
       }
       parts[kBuffers] += parts[kActivations] * framework().holes.at(k) / 100;
-      // To host memory and back, of a layer while another one runs.
+      // One layer is copied to host memory or back while another one runs.
       parts[kBuffers] += most_offloaded * static_cast<int64_t>(k);
       parts[kDequantised] = input_.dequantised * static_cast<int64_t>(k);
       if (k > 0) {
         parts[kDequantised] += made + step.made;
-        // FP8 becomes float32 first.
+        // FP8 is converted to float32 first.
         if (k == 2 && step.made > 0) {
           parts[kDequantised] += 2 * input_.dequantised;
         }
@@ -536,7 +536,7 @@ class StepMaker {
       }
       parts[kBuckets] = buckets(keeping, device);
       keep_stage(kept, weights_.share, reduction_, parts);
-      // The gradient of a head is made when the loss has let go of its own.
+      // The head's gradient is made after the loss has freed its own tensors.
       const Int128 untabled = parts[kBuckets];
       const OutsideGradients tables = outside_gradients(
           outside, i,
@@ -545,7 +545,7 @@ class StepMaker {
       if (tables.done > 0) {
         gradients = std::min(gradients + tables.done, all_gradients);
       }
-      // What is let go of once it is sent is taken off what is saved.
+      // Subtracts from what is saved what is freed once it is sent.
       const Int128 sent_on =
           std::max(std::min(between, Int128{0}), -parts[kActivations]);
       parts[kActivations] += sent_on;
@@ -570,7 +570,7 @@ class StepMaker {
         offer(parts, kForwardEnd);
       }
     }
-    // The optimizer's step. Buffers for what is received may stay.
+    // The optimizer's step. Buffers of received values may stay.
     Parts end = state_of(device);
     Int128& last = end[index_of(Category::Gradients)];
     const bool in_xla = framework().stacks_gradients ||
@@ -594,7 +594,7 @@ class StepMaker {
     offer(end, kUpdate);
   }
 
-  // What the least has at the same moment of a step.
+  // Returns what the lower end holds at the same moment of a step.
   Parts least_at(const Moment& moment) {
     Moment same;
     only_ = moment.step;
@@ -649,7 +649,7 @@ class StepMaker {
       result.host[k] = static_cast<int64_t>(host_[k]);
       if (k > 0) result.host[k] = std::max(result.host[k], result.host[k - 1]);
     }
-    if (offload().pages) {  // which may all lie on the device
+    if (offload().pages) {  // which may all be on the device
       const auto& limit = input_.budget.limit;
       const int64_t room = limit ? limit->usable - result.total[1] : 0;
       result.host[0] = 0;
@@ -680,11 +680,11 @@ class StepMaker {
   const bool pads_heads_ =
       framework().stacks_gradients &&
       pads_heads(input_.plan.mesh, input_.manifest.facts, input_.options.state);
-  Int128 stream_ = 0;  // what a layer hands on
-  Int128 scores_ = 0;  // of attention in one layer, where they are held
+  Int128 stream_ = 0;  // the output of a layer
+  Int128 scores_ = 0;  // attention scores of one layer, if they are held
   GatheredSizes gathered_;
-  std::optional<int64_t> only_;           // the moment that is looked at
-  std::array<Int128, kKeepings> host_{};  // bytes of a device's in host memory
+  std::optional<int64_t> only_;           // the only moment to look at
+  std::array<Int128, kKeepings> host_{};  // a device's bytes in host memory
   ReductionInput reduction_;
   std::vector<OptimizerInput> optimizers_;  // by group
 };

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a training step holds at its fullest moment, on the fullest device: a
-// bracket of bytes that are allocated.
+// Step memory: the bytes that a training step has allocated at its peak, on the
+// fullest device, as a bracket.
 //
 //   lower     what any implementation of this plan holds: state, and the least
-//             that backward can do with (Keeping::Least)
+//             that backward needs (Keeping::Least)
 //   estimate  with kernels for norms, attention and activations
-//             (Keeping::Fused), the next layer gathered ahead
-//   upper     every operation by itself (Keeping::Eager), all gradients from
-//             the beginning, what frameworks hold beside these at the most
+//             (Keeping::Fused), and the next layer gathered ahead
+//   upper     every operation separately (Keeping::Eager), all gradients from
+//             the beginning, and the most that frameworks hold besides these
 //             (activations/buffers.h)
+//
 // A frozen quantised weight stays packed in the lower end, is dequantised in
-// the estimate, and is held in both forms in the upper end. If autograd keeps
+// the estimate, and is held in both forms in the upper end. If autograd saves
 // the dequantised weights, the estimate counts those of all layers.
 //
-// Moments that are looked at: the backward of every segment of every stage,
-// with all that earlier segments and other micro-batches in flight have saved;
-// and the optimizer's step. What an allocator reserves beyond what is
-// allocated, and what a runtime takes for itself, is not among it
-// (--fragmentation, --reserve). Sources: micro-batches in flight as in
-// Megatron-LM's schedules (1F1B: Narayanan et al., 2021; interleaved: chunks
-// warmed up).
+// The moments considered are the backward of every segment of every stage, with
+// all that earlier segments and other micro-batches in flight have saved, and
+// the optimizer's step. What an allocator reserves beyond allocations, and what
+// a runtime uses itself, is not included (--fragmentation, --reserve). Sources:
+// micro-batches in flight as in Megatron-LM's schedules (1F1B: Narayanan et
+// al., 2021; interleaved: chunks warmed up).
 #pragma once
 
 #include <cstdint>
@@ -36,27 +36,26 @@
 
 namespace shardplan {
 
-// What the parts of a model hold, in their order: from its forward pass, or
+// The memory of the parts of a model, in their order: from its forward pass, or
 // from shapes (activations/shapes.h).
 struct StepLayers {
   std::vector<Segment> plain;
-  std::vector<Segment> repeated;  // where layers are computed again
-  // Both with all of it in float32; empty where no answer is
-  // (SegmentOptions::in_float32).
+  std::vector<Segment> repeated;  // with layers recomputed
+  // Both in float32; empty if no figure uses that (SegmentOptions::in_float32).
   std::vector<Segment> wide_plain = {};
   std::vector<Segment> wide_repeated = {};
-  // Of layers that stand for others; none: all are there.
+  // The layers that stand for others; not set: all layers are there.
   std::optional<LayerCycle> cycle;
   int64_t layers = 0;             // of the model
-  std::vector<int64_t> layer_of;  // per parameter; -1: outside of layers
+  std::vector<int64_t> layer_of;  // per parameter; -1: outside layers
   std::vector<bool> frozen = {};  // per parameter; empty: none
-  // A layer saves its input itself, rather than the one that makes it.
+  // Every layer saves its own input, rather than the segment that computes it.
   bool saves_inputs = false;
 };
 StepLayers step_layers(const ForwardGraphs& model,
                        const RepeatedProgram& program,
                        const StepOptions& options);
-// The same, of parts that are known where nothing is computed again.
+// Does so with segments that are known for the case without recomputation.
 StepLayers step_layers(const ForwardGraphs& model,
                        const RepeatedProgram& program,
                        const StepOptions& options, std::vector<Segment> plain);
@@ -67,17 +66,17 @@ struct StepInput {
   const Budget& budget;
   const BudgetOptions& options;
   const StepLayers& layers;
-  // Of tokens of a sequence with all, of the sequences that a device has.
+  // Pairs of tokens of one sequence, over the sequences of a device.
   Int128 token_pairs = 0;
-  Int128 tokens = 0;  // of those
-  // Bytes of the largest weight that is made of quantised values for a moment.
+  Int128 tokens = 0;  // tokens of those sequences
+  // Bytes of the largest weight that is dequantised for a moment.
   Int128 dequantised = 0;
-  // Per layer, bytes of all that are made of such, where these stay until its
-  // backward has run; empty: they do not.
+  // Per layer, bytes of all dequantised weights, if these stay until the
+  // layer's backward has run; empty: they do not.
   std::vector<Int128> kept_made = {};
 };
 
-// Empty, with the reason reported (SP017), beyond 63 bits.
+// Returns nullopt, with the reason reported (SP017), beyond 63 bits.
 std::optional<MemoryBracket> step_memory(const StepInput& input,
                                          const StepOptions& options,
                                          Diagnostics& diags);

@@ -15,7 +15,8 @@ constexpr std::string_view kHiddenDim = "hidden";
 constexpr std::string_view kExpertsDim = "experts";
 constexpr std::string_view kNormAxis = "norm";
 
-// Of a dimension: "hidden" of "vision.hidden".
+// Returns the last component of a dimension's label: "hidden" of
+// "vision.hidden".
 std::string_view own_label(std::string_view label) {
   return label.substr(label.rfind('.') + 1);
 }
@@ -50,8 +51,8 @@ class TokenReader {
     return found == manifest_.kinds->end() ? nullptr : &found->second;
   }
 
-  // All is explained and stored as it is computed with; something has a row
-  // for every token of a vocabulary.
+  // Checks that every parameter is explained and stored as it is computed with,
+  // and finds one that has a row for every token of a vocabulary.
   bool find_embedding() {
     if (manifest_.kinds == nullptr || manifest_.kinds->empty()) {
       return refuse("the parameters match no known architecture");
@@ -84,7 +85,8 @@ class TokenReader {
     });
   }
 
-  // Whole components at the beginning of both, as characters.
+  // Returns the length in characters of the whole components that both begin
+  // with.
   static size_t common_modules(std::string_view a, std::string_view b) {
     size_t common = 0;
     for (size_t i = 0; i < std::min(a.size(), b.size()) && a[i] == b[i]; ++i) {
@@ -97,8 +99,8 @@ class TokenReader {
     return numbered_.stacks[stack].prefix;
   }
 
-  // Layers of text: of numbered modules those that stand nearest to the
-  // embedding, and the encoder beside a decoder. Others are towers.
+  // Finds layers of text: the numbered modules nearest to the embedding, and
+  // the encoder of a decoder. Other numbered modules are towers.
   bool find_stacks() {
     numbered_ = numbered_layers(manifest_);
     std::vector<std::set<int64_t>> numbers(numbered_.stacks.size());
@@ -160,7 +162,7 @@ class TokenReader {
     return true;
   }
 
-  // The module beside those of text: "model.visual".
+  // Returns the module other than text that a name is in: "model.visual".
   std::string tower_of(std::string_view name) const {
     const size_t common = common_modules(name, embedding_);
     return std::string(name.substr(0, name.find_first_of("./", common)));
@@ -213,7 +215,7 @@ class TokenReader {
            contains_word(name, "pos_key_proj");
   }
 
-  // Numbered modules within a layer that are as many as experts.
+  // Returns whether it is in a numbered module of experts within a layer.
   bool is_expert(size_t i) const {
     const NumberedLayers::Place& layer = numbered_.of[i];
     if (layer.stack < 0 || !manifest_.facts.experts) return false;
@@ -292,7 +294,8 @@ class TokenReader {
     return find_hidden() && check_shared();
   }
 
-  // The width of the residual stream: what most weights call so.
+  // Finds the width of the residual stream: the size that most weights label
+  // so.
   bool find_hidden() {
     std::map<int64_t, int64_t> votes;
     for (const TokenStack& stack : model_.stacks) {
@@ -317,8 +320,8 @@ class TokenReader {
     return true;
   }
 
-  // A layer that keeps keys and values, but has no weight that gives any, uses
-  // those of another.
+  // Refuses layers that cache keys and values but have no weight that computes
+  // them: they use those of another layer.
   bool check_shared() {
     const LayerStates& state = manifest_.facts.state;
     if (state.layers.empty()) return true;
@@ -360,7 +363,7 @@ class TokenReader {
   bool routes_;
   TokenWeights model_;
   std::string embedding_;  // the parameter with a row per token
-  size_t text_root_ = 0;   // of its name: the modules around layers of text
+  size_t text_root_ = 0;   // length of its name up to the modules of text
   bool towers_ = false;
   NumberedLayers numbered_;
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The weights that tokens go through, layer by layer, with what their
-// dimensions are called: what shapes tell of a model whose forward pass is not
-// known (activations/shapes.h).
+// Token weights: the weights that tokens pass through, layer by layer, with the
+// names of their dimensions. This is what shapes show of a model whose forward
+// pass is not known (activations/shapes.h).
 #pragma once
 
 #include <cstdint>
@@ -18,25 +18,25 @@
 
 namespace shardplan {
 
-// What dimensions are called (core/manifest.h, DimKind::label).
+// Names of dimensions (core/manifest.h, DimKind::label).
 inline constexpr std::string_view kHeadsDim = "heads";
 inline constexpr std::string_view kKvHeadsDim = "kv_heads";
 inline constexpr std::string_view kVocabDim = "vocab";
 
-// A dimension that a token has numbers along.
+// A dimension along which a token has numbers.
 struct Width {
-  std::vector<std::pair<std::string_view, int64_t>> labels;  // and their sizes
+  std::vector<std::pair<std::string_view, int64_t>> labels;  // with their sizes
   int64_t size = 0;
   AxisNames axes;
   bool hidden = false;
 };
 
-// A weight that tokens go through, as often as layers have it.
+// A weight that tokens pass through, listed once for every layer that has it.
 struct TokenWeight {
   std::string_view name;
-  std::vector<Width> widths;  // [out, in] or [in, out]; one: of a vector
+  std::vector<Width> widths;  // [out, in] or [in, out]; a vector has one
   AxisNames expert_axes;
-  // Its own numbers, on a device, where it is gathered for use; else 0.
+  // Its own elements on a device, if it is gathered for use; else 0.
   Int128 gathered = 0;
   bool routed = false;
   bool embeds = false;  // rows are looked up
@@ -44,32 +44,32 @@ struct TokenWeight {
   bool vocab = false;
 };
 
-// Layers under one name: "model.layers.".
+// Layers under one name, such as "model.layers.".
 struct TokenStack {
-  size_t number = 0;  // of NumberedLayers
+  size_t number = 0;  // the index in NumberedLayers
   std::map<int64_t, std::vector<TokenWeight>> layers;
-  bool encodes = false;  // of an encoder beside a decoder, and the other one
+  bool encodes = false;  // the encoder of a pair; `decodes`: its decoder
   bool decodes = false;
 };
 
-// Names are views of the manifest's, which must outlive it.
+// The names are views of the manifest's, which must outlive this.
 struct TokenWeights {
-  std::vector<TokenStack> stacks;  // an encoder first
+  std::vector<TokenStack> stacks;  // an encoder comes first
   std::vector<TokenWeight> outside;
   int64_t hidden = 0;  // the width of the residual stream
-  // An encoder and a decoder.
+  // The model is an encoder and a decoder.
   bool pair = false;
-  // Positions are added to scores: no kernel spares these.
+  // Positions are added to scores, so no kernel avoids holding these.
   bool holds_scores = false;
-  std::vector<int64_t> layer_of;  // per parameter; -1: outside of layers
-  // Beside layers of text: "154 parameters of `model.visual`".
+  std::vector<int64_t> layer_of;  // per parameter; -1: outside layers
+  // Parameters that do not process text: "154 parameters of `model.visual`".
   std::vector<std::string> left_out;
-  // Why shapes do not tell; nothing else holds then.
+  // Why shapes are not enough; if set, nothing else is valid.
   std::string unknown;
 };
 
-// `gathered`: axes over which weights are gathered before use. `routes`:
-// whether it is known how many experts a token goes to.
+// Reads the weights. `gathered`: axes over which weights are gathered before
+// use. `routes`: whether the number of experts per token is known.
 TokenWeights token_weights(const Manifest& manifest, const Plan& plan,
                            const AxisNames& gathered, bool routes);
 

@@ -21,23 +21,23 @@ namespace {
 constexpr size_t kMaxFixes = 8;     // of one finding
 constexpr int64_t kMaxTrials = 24;  // for one finding
 
-// How much may be done to find fixes, in parameters, rules and findings
-// visited (Trial::work): half a second of it, however large the model and
-// however many its findings. Two trials there are always.
+// The work that may be spent on finding fixes, in parameters, rules and
+// findings visited (WhatIf::work): about half a second, however large the model
+// and however many its findings. At least two trials are always allowed.
 class Allowance {
  public:
   explicit Allowance(size_t findings)
       : findings_(static_cast<int64_t>(findings)) {}
 
-  // Up to where the next finding may go: an equal share of what is left, but
-  // enough to find something while there is anything.
+  // Returns the work at which the next finding has to stop: an equal share of
+  // the rest, counted from `work`.
   int64_t next_limit(int64_t work) {
     return work + std::max<int64_t>(0, kVisits - work) / findings_--;
   }
   bool is_spent(int64_t work) const {
     return trials_ >= kLeast && work >= kVisits;
   }
-  // Whether a finding that had so many trials has to stop.
+  // Returns whether a finding has to stop after `tried` trials.
   bool must_stop(int64_t tried, int64_t work, int64_t limit) const {
     return is_spent(work) || tried >= kMaxTrials ||
            (tried >= kLeast && work >= limit);
@@ -62,15 +62,15 @@ struct Tried {
   Fix fix;
 };
 
-// What trials of several findings at once settled.
+// The findings that joint trials settled.
 using Settled = std::set<const Diagnostic*>;
 
 struct Advising {
   WhatIf& trial;
   RulePlaces places;
   Allowance allowance;
-  int64_t work = 0;   // of finding candidates
-  Settled removable;  // their rules decide nothing and may be removed
+  int64_t work = 0;   // spent on finding candidates
+  Settled removable;  // findings whose rules decide nothing and can be removed
 
   int64_t total() const { return work + trial.work(); }
 };
@@ -85,7 +85,7 @@ struct Search {
   Diagnostic* finding = nullptr;
   std::vector<uint32_t> parameters;
   PossibleFixes possible;
-  size_t next = 0;  // of these, to be tried
+  size_t next = 0;  // index of the next one to try
   std::vector<Tried> good;
 };
 
@@ -103,8 +103,8 @@ void keep(const Planned& planned, const Advising& how, PossibleFix& possible,
   if (!known) good.push_back({possible.tier, std::move(fix)});
 }
 
-// Each candidate by itself, as far as the allowance goes. False where it ended
-// before they did.
+// Tries each candidate alone, within the allowance. Returns false if the
+// allowance ended before the candidates did.
 bool try_alone(const Planned& planned, Search& search, Advising& how) {
   const int64_t limit = how.allowance.next_limit(how.total());
   const bool settled = how.removable.contains(search.finding);
@@ -131,8 +131,8 @@ bool try_alone(const Planned& planned, Search& search, Advising& how) {
   return true;
 }
 
-// Whether a fix is shown when these were: the first of each kind, every
-// padding, and of a cut unit also what keeping it whole everywhere takes.
+// Returns whether a fix is shown after those in `shown`: the first of each
+// kind, every padding and, for a split unit, one per tier.
 bool is_news(const Tried& tried, Code code,
              std::set<std::pair<FixKind, int64_t>>& shown) {
   int64_t apart = 0;
@@ -143,7 +143,8 @@ bool is_news(const Tried& tried, Code code,
   return shown.insert({tried.fix.kind, apart}).second;
 }
 
-// A declaration that the help names gets its price there.
+// Adds the cost to the help line that names the fix, if it is a declaration
+// that the help names. Returns whether it did.
 bool is_priced(const Fix& fix, std::vector<std::string>& help) {
   if (fix.kind != FixKind::Declare) return false;
   const auto line = std::ranges::find_if(help, [&](const std::string& text) {
@@ -154,8 +155,8 @@ bool is_priced(const Fix& fix, std::vector<std::string>& help) {
   return true;
 }
 
-// Those stand in place of the first help. What SP304 says in general holds all
-// the same.
+// Puts the fixes in place of the first help line. The general help of SP304
+// remains, since it applies as well.
 void put_into_help(const std::vector<Tried>& fixes, Diagnostic& diagnostic) {
   if (fixes.empty()) return;
   std::vector<std::string> lines;
@@ -191,11 +192,11 @@ void finish(Search search) {
 struct Joint {
   const Planned& planned;
   Advising& how;
-  int64_t trials = 4 * kMaxTrials;  // that are left
+  int64_t trials = 4 * kMaxTrials;  // trials left
 };
 
-// One candidate of each search. Where a trial of all does not tell, of each
-// half.
+// Tries the next candidate of each search in one trial. If that is
+// inconclusive, tries each half.
 void try_batch(std::span<Search* const> batch, Joint& joint) {
   if (batch.empty() || joint.trials == 0) return;
   --joint.trials;
@@ -228,9 +229,10 @@ void try_batch(std::span<Search* const> batch, Joint& joint) {
   }
 }
 
-// The candidates that are left, the first of each finding together, then the
-// second, ... Of those that change one rule only the first: the next pass, if
-// it still has them, has other rules.
+// Tries the remaining candidates: the first of each finding together, then the
+// second, and so on. Of several candidates that change the same rule, a round
+// tries only the first; the next pass over the findings starts from the changed
+// rules.
 void try_together(std::span<Search> searches, Joint& joint) {
   for (Search& search : searches) {
     if (search.possible.empty()) {
@@ -262,9 +264,8 @@ void try_together(std::span<Search> searches, Joint& joint) {
   }
 }
 
-// Rules that are found in nothing are often many, and what is to be done about
-// one is to be done about all: they are tried together, and halved where that
-// does not tell.
+// There are often many rules that match nothing, and all have the same remedy.
+// They are tried together, and halved if that is inconclusive.
 void settle_removals(std::span<const Diagnostic* const> findings,
                      Advising& how) {
   if (findings.size() < 2 || how.allowance.is_spent(how.total())) return;
@@ -278,8 +279,8 @@ void settle_removals(std::span<const Diagnostic* const> findings,
   settle_removals(findings.subspan(half), how);
 }
 
-// Those whose only remedy is to remove the rule. Of equal patterns none is: the
-// finding would stay, about the other.
+// Returns the findings whose only remedy is to remove the rule. Excludes rules
+// with equal patterns: the finding about the other one would remain.
 std::vector<const Diagnostic*> removals(
     const Planned& planned, std::span<const Diagnostic* const> findings) {
   std::map<std::string_view, int> patterns;
@@ -310,8 +311,8 @@ int64_t advise(const Planned& planned, const AdvisedFindings& which,
   for (size_t i = which.first; i < which.end; ++i) {
     findings.push_back(&diags.all()[i]);
   }
-  // What others make of an absent axis is reported, and no change of ours mends
-  // it.
+  // The effect of an absent axis in other frameworks is only reported; no
+  // change of rules removes it.
   if (std::ranges::all_of(findings, [](const Diagnostic* d) {
         return d->code == Code::AbsentAxis;
       })) {

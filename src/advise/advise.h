@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The advisor: for each finding the nearest legal changes that remove it.
+// Advisor: finds, for each finding, the nearest legal changes that remove it.
 //
-// A fix is proposed only if making it was tried (advise/what_if.h): the finding
-// is gone, no error is new, and fewer findings are left. Its bytes are those
-// that were measured. Findings are treated in order, errors first, while the
-// work stays within a bound that is the same for every model and machine; where
-// that ends, or where nothing helps, a finding keeps its general help.
+// A fix is proposed only after a trial of it (advise/what_if.h): the finding is
+// gone, there is no new error, and there are fewer findings. Its bytes are
+// those measured in the trial. Findings are processed in order, errors first,
+// while the work stays within a bound that is the same for every model and
+// machine. Beyond that bound, or if no change helps, a finding retains its
+// general help.
 #pragma once
 
 #include <cstddef>
@@ -17,20 +18,20 @@
 
 namespace shardplan {
 
-// The findings of the plan: diagnostics from number `first` up to `end`.
+// The findings of the plan: diagnostics [first, end).
 struct AdvisedFindings {
   size_t first = 0;
   size_t end = 0;
-  // Those that fixes are looked for; all of them where it is empty.
+  // Selects the findings to find fixes for; if empty, all of them.
   std::function<bool(const Diagnostic&)> is_asked = {};
-  // Where the work ends before the findings do, changes of rules for the rest
-  // are tried many at once: for who wants an edit for each, and will see what
-  // they do together.
+  // If the work ends before the findings do, tries rule changes for the rest
+  // many at a time. This is for callers that want an edit for each finding and
+  // check the combined effect themselves.
   bool together = false;
 };
 
-// Fills `fixes` of the findings, and puts those to try first in place of their
-// help. Returns the work that it took (Trial::work).
+// Fills `fixes` of the findings, and replaces their help by the fixes to try
+// first. Returns the work spent (WhatIf::work).
 int64_t advise(const Planned& planned, const AdvisedFindings& which,
                Diagnostics& diags);
 

@@ -12,7 +12,7 @@
 namespace shardplan {
 namespace {
 
-// A folded name in pieces: components, each with the separator behind it.
+// A folded name in pieces: its components, each with the separator after it.
 using Pieces = std::vector<std::string_view>;
 
 Pieces pieces_of(std::string_view name) {
@@ -36,8 +36,7 @@ std::string escaped(std::string_view piece) {
   return escape_pattern(piece);
 }
 
-// The last pieces of several names of equal length: one text per piece, or
-// alternatives.
+// The last pieces of several names: one text per piece, or alternatives.
 struct Ending {
   std::vector<std::vector<std::string_view>> pieces;  // distinct, per piece
 
@@ -48,7 +47,7 @@ struct Ending {
         text += escaped(alternatives.front());
         continue;
       }
-      // A separator that all share stays outside.
+      // A separator that all alternatives share is placed after them.
       const char last = alternatives.front().back();
       const bool separated = last == '/' || last == '.';
       text += '(';
@@ -63,7 +62,7 @@ struct Ending {
     return text + "$";
   }
 
-  // Whether the pattern is found in a folded name.
+  // Returns whether the pattern matches a folded name.
   bool ends(std::string_view name) const {
     for (size_t i = pieces.size(); i-- > 0;) {
       const auto found = std::ranges::find_if(
@@ -76,11 +75,11 @@ struct Ending {
   }
 };
 
-// Alternatives that a pattern may have.
+// The most alternatives that a pattern may have.
 constexpr size_t kMaxAlternatives = 6;
 
-// The last `count` pieces of all names; of one that differs too much, no more
-// than tells that.
+// Returns the last `count` pieces of all names. Stops collecting alternatives
+// once there are too many.
 Ending ending_of(const std::vector<Pieces>& names, size_t count) {
   Ending ending;
   for (size_t i = count; i-- > 0;) {
@@ -97,9 +96,10 @@ Ending ending_of(const std::vector<Pieces>& names, size_t count) {
   return ending;
 }
 
-// One component may have alternatives, if all end with the same separator and
-// none is a number; the first may not be a number, since a search would find
-// it in the middle of one.
+// Returns whether an ending can be a pattern. One component may have
+// alternatives, if all end in the same separator and none is a number. The
+// first component may not be a number, since a search would match within a
+// longer one.
 bool is_usable(const Ending& ending) {
   size_t with_alternatives = 0;
   for (const auto& alternatives : ending.pieces) {
@@ -118,8 +118,8 @@ bool is_usable(const Ending& ending) {
   return with_alternatives <= 1 && !is_number(ending.pieces.front().front());
 }
 
-// Parts of a pattern that match names whatever their numbers; the longest first
-// where one begins another.
+// Parts of a pattern that match names whatever their numbers are. A part comes
+// before its own prefixes.
 constexpr std::array<std::string_view, 19> kBlindToNumbers = {
     "[0-9]+", "[^./]+", "[^.]+", "[^/]+", "[./]", "\\d+", "\\w+",
     "(?:",    ".*",     ".+",    "\\.",   "\\/",  "(",    ")",
@@ -127,8 +127,8 @@ constexpr std::array<std::string_view, 19> kBlindToNumbers = {
 
 bool is_word_char(char c) { return is_letter(c) || c == '_'; }
 
-// The words that names consist of: `q_proj`, and `_proj`, which alternatives
-// leave of it.
+// Returns the words that names consist of: `q_proj`, and the `_proj` that
+// remains of it next to alternatives.
 std::vector<std::string> words_of(std::span<const std::string> names) {
   std::set<std::string> words;
   for (const std::string& name : names) {
@@ -142,7 +142,7 @@ std::vector<std::string> words_of(std::span<const std::string> names) {
   return {words.begin(), words.end()};
 }
 
-// The pattern with other words. `is_known` tells which stay.
+// Replaces words by the nearest ones. `is_known` selects the words that remain.
 template <typename IsKnown>
 std::optional<std::string> with_nearest(std::string_view pattern,
                                         const std::vector<std::string>& words,
@@ -184,8 +184,8 @@ std::optional<std::string> respelled(std::string_view pattern,
     return std::ranges::any_of(
         names, [&](const std::string& name) { return contains(name, word); });
   };
-  // `embed_token` is in `embed_tokens`, and so not what is wrong with a pattern
-  // unless nothing else is.
+  // `embed_token` occurs in `embed_tokens`, so such a word is replaced only if
+  // no other word is unknown.
   const auto is_whole = [&](std::string_view word) {
     return std::ranges::binary_search(words, word);
   };
@@ -197,7 +197,7 @@ std::optional<std::string> respelled(std::string_view pattern,
 std::optional<std::string> pattern_for(
     std::span<const std::string_view> targets,
     std::span<const std::string_view> others) {
-  constexpr size_t kLeast = 2;  // components, where names have them
+  constexpr size_t kLeast = 2;  // components, if names have that many
   if (targets.empty()) return std::nullopt;
   std::vector<Pieces> names;
   size_t shortest = SIZE_MAX;
@@ -212,7 +212,8 @@ std::optional<std::string> pattern_for(
     if (!is_usable(ending)) continue;
     const auto found = [&](std::string_view name) { return ending.ends(name); };
     if (std::ranges::none_of(others, found)) return ending.pattern();
-    // Whole names: only where they begin can still tell them apart.
+    // These are whole names, so only an anchor at the beginning can separate
+    // them.
     const auto whole = [&](std::string_view name) {
       return ending.ends(name) && pieces_of(name).size() == count;
     };

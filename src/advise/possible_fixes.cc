@@ -16,19 +16,19 @@
 namespace shardplan {
 namespace {
 
-// "rule 2", with its file when rules come from several.
+// Returns "rule 2", with its file if rules come from several.
 std::string place_text(const Planned& planned, int rule) {
   return rule_text(planned.plan, rule);
 }
 
-// Whether nothing of the user's own stands where a rule is to be added.
+// Returns whether no rule of the user's own is next to the place of a new rule.
 bool is_of_shipped_set(const RuleSet& rules, int rule) {
   const Rule& next = rules.rules[static_cast<size_t>(rule) - 1];
   return next.shipped && next.form == nullptr &&
          (rule == 1 || rules.rules[static_cast<size_t>(rule) - 2].shipped);
 }
 
-// Empty where the file that they are to stand in cannot say them.
+// Returns "" if the file that has to contain the rules cannot express them.
 std::string added_text(const Planned& planned, const RuleChange& change) {
   const RuleForm* form = form_at(planned.rules, change.rule);
   const bool is_unordered = form != nullptr && !form->unordered.empty();
@@ -79,13 +79,14 @@ std::string text_of(const Planned& planned, const RuleChange& change) {
   }
 }
 
-// Whether a rule decides other parameters than these.
+// Returns whether a rule decides parameters other than these.
 bool has_others(const Planned& planned, int rule, size_t count) {
   return planned.plan.rules[static_cast<size_t>(rule) - 1].won !=
          static_cast<int64_t>(count);
 }
 
-// The next way to put each of several things into one of `choices` places.
+// Advances to the next way of putting several things into one of `choices`
+// places each. Returns false after the last one.
 bool next_choice(std::vector<size_t>& chosen, size_t choices) {
   for (size_t& choice : chosen) {
     if (++choice < choices) return true;
@@ -114,7 +115,7 @@ bool asks_by_axes(const Placement& placement) {
 void add_respec(const Found& found, int rule,
                 std::span<const uint32_t> parameters, const PartitionSpec& spec,
                 int tier, PossibleFixes& all) {
-  if (rule == 0) return;  // its size or its logical axes decide
+  if (rule == 0) return;  // the size or logical axes decide
   const Planned& planned = found.planned;
   const bool others = has_others(planned, rule, parameters.size());
   const bool own =
@@ -214,7 +215,7 @@ std::vector<PartitionSpec> spread(const Planned& planned,
                                   const Placement& placement,
                                   const PartitionSpec& base,
                                   const AxisNames& free) {
-  constexpr size_t kMaxFree = 4;  // axes; 5 dimensions make 1,296 ways
+  constexpr size_t kMaxFree = 4;  // axes; 5 dimensions give 1,296 ways
   constexpr size_t kMaxRank = 5;
   constexpr size_t kKept = 4;
   const size_t rank = placement.type.shape.size();
@@ -231,7 +232,7 @@ std::vector<PartitionSpec> spread(const Planned& planned,
   const int64_t most = way.bytes_per_device;
 
   std::vector<std::pair<int64_t, PartitionSpec>> ways;
-  std::vector<size_t> chosen(free.size(), 0);  // a dimension, or none: `rank`
+  std::vector<size_t> chosen(free.size(), 0);  // a dimension; `rank` for none
   do {
     PartitionSpec spec = base;
     spec.dims.resize(rank);
@@ -287,17 +288,17 @@ PossibleFixes possible_fixes_for(const Found& found) {
   return all;
 }
 
-// Dimensions that do not suit their axes: another size of an axis, padding,
-// another dimension for the axes.
+// Fixes for dimensions that their axes do not divide: another axis size,
+// padding, or another dimension for the axes.
 
 namespace {
 
-// Sizes of an axis are looked for up to the number of devices, and this.
+// Sizes of an axis are searched up to the number of devices, or this if larger.
 constexpr int64_t kLeastLimit = 64;
 
-// The nearest smaller and the nearest larger size of each axis that divides
-// the dimension. Where units are cut, sizes that cut none are among its
-// divisors; which they are is for the trial to say.
+// Proposes, for each axis, the `tried` nearest smaller and larger sizes that
+// divide the dimension. If a unit is split, sizes that split none are among its
+// divisors; the trial determines which.
 void add_axis_sizes(const Found& found, int64_t size, const AxisNames& axes,
                     size_t tried, PossibleFixes& all) {
   const Mesh& mesh = found.planned.plan.mesh;
@@ -327,7 +328,7 @@ void add_axis_sizes(const Found& found, int64_t size, const AxisNames& axes,
       possible.fix.size = other;
       possible.fix.text = "use `" + axis + "=" + std::to_string(other) + "`";
       for (const MeshView& view : possible.change.mesh->views()) {
-        // Another axis of a view makes up for this one.
+        // Another axis of the view compensates for this one.
         if (contains(mesh.views(), view)) continue;
         possible.fix.text =
             "use `--view " + view.name + ":" + axes_text(view.axes) + "`";
@@ -357,8 +358,9 @@ void add_padding(const Found& found, std::span<const uint32_t> parameters,
   all.push_back(std::move(possible));
 }
 
-// The smallest size that the shards divide, and the smallest that 128 divides
-// too, which matrix units like and Megatron pads vocabularies to.
+// Proposes padding to the smallest size that the shards divide, and to the
+// smallest that 128 divides as well, which suits matrix units and is Megatron's
+// padding of vocabularies.
 void add_paddings(const Found& found, std::span<const uint32_t> parameters,
                   int dim, int64_t size, int64_t shards, PossibleFixes& all) {
   constexpr int64_t kTile = 128;
@@ -379,7 +381,7 @@ AxisNames known_axes(const Mesh& mesh, const PartitionSpec& spec, int dim) {
   return axes;
 }
 
-// The axes of one dimension elsewhere, and at last nowhere.
+// Proposes the axes of one dimension on other dimensions, and finally on none.
 void add_other_dimensions(const Found& found,
                           std::span<const uint32_t> parameters, int dim,
                           const AxisNames& axes, PossibleFixes& all) {
@@ -399,7 +401,8 @@ void add_other_dimensions(const Found& found,
   add_respec(found, placement.rule, parameters, base, 2, all);
 }
 
-// What a framework may do instead, if it can have to do with the finding.
+// Proposes declarations of what a framework may do instead, if they relate to
+// the finding.
 void add_declarations(const Found& found, PossibleFixes& all) {
   const bool cuts_unit = found.diagnostic.code == Code::SplitUnit;
   const Declarations& now = found.planned.resolving.declarations;
@@ -424,7 +427,7 @@ void add_declarations(const Found& found, PossibleFixes& all) {
   }
 }
 
-// Other orders of a dimension's axes: under `prefix` the first ones are kept.
+// Proposes other orders of a dimension's axes: `prefix` retains the first ones.
 void add_orders(const Found& found, std::span<const uint32_t> parameters,
                 int dim, AxisNames axes, PossibleFixes& all) {
   constexpr size_t kMaxAxes = 3;
@@ -462,7 +465,8 @@ void add_size_fixes(const Found& found, PossibleFixes& all) {
                  all);
   }
   add_declarations(found, all);
-  // A divisor of the dimension may still cut a unit; so try a few of them.
+  // A divisor of the dimension may still split a unit, so more of them are
+  // tried.
   add_axis_sizes(found, size, axes, cuts_unit ? 3 : 1, all);
 }
 

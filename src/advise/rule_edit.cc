@@ -20,7 +20,7 @@ int insertion_place(const RuleSet& rules, int rule) {
   for (int place = rule; place >= 1; --place) {
     if (editable(place) || editable(place - 1)) return place;
   }
-  // A file of the user's own may be given before a shipped set, all of it.
+  // A file of the user's own may be given before a whole shipped set.
   int first = rule;
   while (first > 1 && static_cast<size_t>(first) <= rules.rules.size() &&
          rules.rules[static_cast<size_t>(first) - 2].shipped &&
@@ -34,7 +34,7 @@ namespace {
 
 constexpr std::string_view kBlanks = " \t";
 
-// Behind the line end; the size of the text for a last line without one.
+// Returns the end of the line, past its line end if it has one.
 uint64_t line_stop(std::string_view text, uint64_t at) {
   const size_t found = text.find('\n', at);
   return found == std::string_view::npos ? text.size() : found + 1;
@@ -44,20 +44,22 @@ bool is_blank(std::string_view text) {
   return text.find_first_not_of(kBlanks) == std::string_view::npos;
 }
 
-// Nothing but blanks and a remark.
+// Returns whether the text consists of blanks and at most a comment.
 bool is_idle(std::string_view text) {
   const size_t begin = text.find_first_not_of(" \t\r\n");
   return begin == std::string_view::npos || (text[begin] == '#' && begin > 0);
 }
 
-// "  - " in front of a block item: blanks, a dash, blanks.
+// Returns whether the text is "  - " before a block item: blanks, a dash,
+// blanks.
 bool is_dash(std::string_view head) {
   const size_t dash = head.find_first_not_of(kBlanks);
   return dash != std::string_view::npos && head[dash] == '-' &&
          dash + 1 < head.size() && is_blank(head.substr(dash + 1));
 }
 
-// Blanks, one comma, blanks and line ends: what stands between two rules.
+// Returns whether the text consists of blanks, line ends and one comma, as
+// between two rules.
 bool is_separator(std::string_view text) {
   const size_t comma = text.find(',');
   return comma != std::string_view::npos &&
@@ -65,8 +67,8 @@ bool is_separator(std::string_view text) {
          text.find(',', comma + 1) == std::string_view::npos;
 }
 
-// What follows a comma in front of a flow item: a new line where the item has
-// its own.
+// Returns the text after the comma before a flow item: a new line if the item
+// is on its own line, else a blank.
 std::string gap(const ItemLayout& layout) {
   return layout.indent.empty() ? " "
                                : std::string(layout.line_end) + layout.indent;
@@ -115,7 +117,7 @@ RulePlaces::RulePlaces(const RuleSet& rules) {
   }
 }
 
-// An alias gives two rules one place.
+// Two rules at one place come from an alias.
 bool RulePlaces::is_shared(const Rule& rule) const {
   const SourceFile* file = rule.where.file;
   return patterns_at_.at({file, rule.where.begin}) > 1 ||
@@ -146,7 +148,7 @@ std::optional<ItemLayout> RulePlaces::layout_of(const Rule& rule) const {
   const std::string_view head = text.substr(begin, layout.item.begin - begin);
   layout.block = is_dash(head);
   if (!layout.block) {
-    // A flow item on a line of its own keeps its indent; others follow blanks.
+    // A flow item on its own line has an indent; others follow a blank.
     if (is_blank(head)) layout.indent = head;
     return layout;
   }
@@ -177,7 +179,8 @@ TextEdit insertion_behind(const ItemLayout& item,
   }
   const Span at{item.item.file, item.lines.end, item.lines.end};
   std::string text = joined(item, rules);
-  // A last line without an end gets one, and passes on having none.
+  // If the last line has no line end, it gets one, and the new last line has
+  // none.
   if (!item.lines.text().ends_with('\n')) {
     text.resize(text.size() - item.line_end.size());
     text.insert(0, item.line_end);
@@ -225,7 +228,7 @@ std::string json_text(std::string_view text) {
   return result;
 }
 
-// A plain word that YAML would read as something else than text.
+// Returns whether YAML would read the plain word as something other than text.
 bool is_reserved(std::string_view name) {
   constexpr std::string_view kWords[] = {"null",  "Null",  "NULL",
                                          "true",  "True",  "TRUE",
@@ -247,7 +250,7 @@ std::string entry_source(const AxisNames& axes, bool quoted) {
   return text + "]";
 }
 
-// In YAML single quotes save doubling backslashes.
+// In YAML, single quotes avoid doubled backslashes.
 std::string pattern_source(std::string_view pattern, bool quoted) {
   const bool plain = !contains(pattern, '\'');
   if (quoted || !plain || !contains(pattern, '\\')) {
@@ -256,10 +259,9 @@ std::string pattern_source(std::string_view pattern, bool quoted) {
   return "'" + std::string(pattern) + "'";
 }
 
-// New entries for old ones, one by one; what is behind the shorter of the two
-// is cut off or added. A spec that is written as the name of a preset is
-// replaced as a whole, but for one that follows the size of a dimension: a list
-// of axes does not.
+// Replaces entries one by one; the rest of the longer spec is removed or added.
+// A spec that is written as the name of a preset is replaced as a whole, unless
+// it depends on the size of a dimension, which a list of axes cannot express.
 Edits spec_edits(const Rule& rule, const PartitionSpec& spec, bool quoted) {
   if (rule.dim_where.size() != rule.spec.dims.size()) {
     if (rule.decode_dim) return {};
@@ -420,8 +422,8 @@ struct EditStep {
   std::string_view line;
 };
 
-// What differs in the middle, by the longest common subsequence; as a whole
-// where that table would be large.
+// Adds the difference of the middle parts, by their longest common subsequence,
+// or as a whole if that table would be large.
 void add_middle(const Lines& a, const Lines& b, std::vector<EditStep>& steps) {
   constexpr size_t kMaxCells = 4000000;
   const size_t width = b.size() + 1;
@@ -473,7 +475,7 @@ std::vector<EditStep> steps_of(const Lines& before, const Lines& after) {
   return steps;
 }
 
-// "3,7" or "3": where a hunk begins and how long it is, as diff has it.
+// Returns "3,7" or "3": the beginning and length of a hunk in diff's notation.
 std::string range_text(size_t begin, size_t count) {
   if (count == 0) return std::to_string(begin) + ",0";
   std::string text = std::to_string(begin + 1);
@@ -513,7 +515,7 @@ std::string unified_diff(std::string_view path, std::string_view before,
       ++i;
       continue;
     }
-    // A hunk goes on while fewer than twice the context are alike.
+    // A hunk continues while fewer equal lines follow than twice the context.
     size_t last = i;
     for (size_t k = i; k < steps.size() && k <= last + 2 * kContext; ++k) {
       if (steps[k].sign != ' ') last = k;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Patterns and the order of rules: a rule that is missing, unused, in the wrong
-// place, or found in too much.
+// Fixes for rules: one that is missing, unused, in the wrong place, or matches
+// too much. Then fixes for entries of specs.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -14,17 +14,17 @@
 namespace shardplan {
 namespace {
 
-// Rules of their own are written for so many groups of names at most.
+// The most groups of names for which separate rules are written.
 constexpr size_t kMaxAdded = 6;
 
 const PlanRule& rule_of(const Found& found, int rule) {
   return found.planned.plan.rules[static_cast<size_t>(rule) - 1];
 }
 
-// Rules before `place` for the parameters: one where a pattern suits all of
-// them, else one for each group of names that differ in numbers only. Each with
-// the spec that `spec` gives for a parameter, the same for all of a class.
-// Empty where that cannot be done.
+// Returns new rules before `place` for the parameters: one if a single pattern
+// suits all of them, else one per group of names that differ only in numbers.
+// Each has the spec that `spec` returns for a parameter, which is the same for
+// all parameters of a class. Empty if there are no such rules.
 template <typename SpecOf>
 std::vector<NewRule> rules_for(const Found& found,
                                std::span<const uint32_t> parameters, int place,
@@ -69,8 +69,9 @@ void add_insert(const Found& found, std::vector<NewRule> rules, int place,
   add_rule_change(found, std::move(change), tier, all);
 }
 
-// The specs that rules give to parameters of the same shape, or else of the
-// same rank and last component of the name; that of the most bytes leads.
+// Returns the specs that rules give to parameters of the same shape, else of
+// the same rank and the same last component of the name; that with the most
+// bytes first.
 std::vector<PartitionSpec> specs_by_analogy(const Found& found) {
   const Planned& planned = found.planned;
   const TensorType& type = found.placement().type;
@@ -105,7 +106,8 @@ std::vector<PartitionSpec> specs_by_analogy(const Found& found) {
   return specs;
 }
 
-// What an architecture says of the dimensions of a class; null where none does.
+// Returns the architecture's labels of a class's dimensions; null if there are
+// none.
 const ParameterKind* kind_of(const Planned& planned, const ParameterClass& c) {
   const auto& kinds = planned.manifest.kinds;
   if (kinds == nullptr) return nullptr;
@@ -114,10 +116,10 @@ const ParameterKind* kind_of(const Planned& planned, const ParameterClass& c) {
   return found == kinds->end() ? nullptr : &found->second;
 }
 
-// The spec that follows from what rules do with dimensions of the same labels:
-// a matrix from `mlp` to `hidden` has the axes on its inputs that `mlp` has
-// elsewhere, so that products fit together. Axes that are left over go to
-// dimensions that have none. Empty where no label is known.
+// Returns the spec that follows from what rules do with dimensions of the same
+// labels: a matrix from `mlp` to `hidden` gets the axes for its inputs that
+// `mlp` has elsewhere, so that products fit together. Axes that remain are
+// given to dimensions without any. Returns no value if no label is known.
 std::optional<PartitionSpec> spec_by_labels(const Found& found) {
   const Planned& planned = found.planned;
   const Folding& folding = planned.folding;
@@ -169,7 +171,8 @@ std::optional<PartitionSpec> spec_by_labels(const Found& found) {
   return widest == ways.end() ? spec : *widest;
 }
 
-// SP101: as its like are placed, else over all axes; or replicated.
+// SP101: places parameters like similar ones, else over all axes; or replicates
+// them.
 void add_unmatched(const Found& found, PossibleFixes& all) {
   const auto rules = static_cast<int>(found.planned.rules.rules.size());
   const int place = insertion_place(found.planned.rules, rules + 1);
@@ -205,11 +208,11 @@ void add_remove(const Found& found, int rule, int tier, PossibleFixes& all) {
   add_rule_change(found, std::move(change), tier, all);
 }
 
-// SP102: the pattern with the words that were meant, or none. Rules that match
-// nothing may be many, and so may be names: words are compared for the first
-// rules only.
+// SP102: replaces misspelt words of the pattern, or removes the rule. There may
+// be many rules that match nothing and many names, so words are compared only
+// for the first rules.
 void add_unused_rule(const Found& found, PossibleFixes& all) {
-  constexpr int64_t kMostWork = 200000;  // names looked at, over all findings
+  constexpr int64_t kMostWork = 200000;  // names compared, over all findings
   const int rule = found.diagnostic.subject.rule;
   if (rule < 1) return;
   const auto index = static_cast<size_t>(rule) - 1;
@@ -229,8 +232,9 @@ void add_unused_rule(const Found& found, PossibleFixes& all) {
   add_remove(found, rule, 2, all);
 }
 
-// The pattern for whole components or for the end of names only. Patterns with
-// more than plain words may look at numbers, which a trial must not.
+// Limits the pattern to whole components or to an end of names. Only for
+// patterns of plain words, since others may depend on numbers, which a trial
+// must not.
 void add_anchored(const Found& found, int rule, PossibleFixes& all) {
   const std::string& pattern = rule_of(found, rule).pattern;
   const bool plain = std::ranges::all_of(pattern, [](char c) {
@@ -251,7 +255,8 @@ void add_anchored(const Found& found, int rule, PossibleFixes& all) {
   }
 }
 
-// SP103: above those that take its names, or a narrower one of these.
+// SP103: moves the rule above those that decide its names, or narrows one of
+// these.
 void add_shadowed(const Found& found, PossibleFixes& all) {
   if (found.diagnostic.severity == Severity::Note) return;  // a spare catch-all
   const int rule = found.diagnostic.subject.rule;
@@ -265,8 +270,8 @@ void add_shadowed(const Found& found, PossibleFixes& all) {
   add_remove(found, rule, 2, all);
 }
 
-// SP106: all ranks but the one that takes the most bytes get rules of their
-// own, with the spec that they have.
+// SP106: writes separate rules for all ranks but the one with the most bytes,
+// with the specs that they have.
 void add_broad(const Found& found, PossibleFixes& all) {
   const int rule = found.diagnostic.subject.rule;
   const Plan& plan = found.planned.plan;
@@ -295,8 +300,8 @@ void add_broad(const Found& found, PossibleFixes& all) {
   add_anchored(found, rule, all);
 }
 
-// SP107: the names in the place of the catch-all's pattern, or rules for them
-// in front of it.
+// SP107: replaces the catch-all's pattern by the names, or writes rules for
+// them before it.
 void add_catch_all(const Found& found, PossibleFixes& all) {
   const int rule = found.diagnostic.subject.rule;
   const auto index = static_cast<size_t>(rule) - 1;
@@ -335,8 +340,8 @@ void add_rule_fixes(const Found& found, PossibleFixes& all) {
   }
 }
 
-// Entries of specs: axes that do not exist, are used twice, stand beyond the
-// rank, or are missing where they would help.
+// Fixes for entries of specs: axes that do not exist, are used twice, are
+// beyond the rank, or are missing where they would help.
 
 namespace {
 
@@ -351,7 +356,8 @@ const PartitionSpec& spec_of(const Found& found) {
   return found.planned.plan.rules[rule - 1].spec;
 }
 
-// A rule that decides nothing has no parameters to write another rule for.
+// Changes the spec of the finding's rule. A rule that decides nothing has no
+// parameters that need a rule of their own.
 void respec(const Found& found, const PartitionSpec& spec, int tier,
             PossibleFixes& all) {
   const int rule = found.diagnostic.subject.rule;
@@ -368,7 +374,7 @@ void respec(const Found& found, const PartitionSpec& spec, int tier,
   add_rule_change(found, std::move(change), tier, all);
 }
 
-// SP201: the axis that was meant, or none.
+// SP201: uses the axis that was probably meant, or none.
 void add_unknown(const Found& found, PossibleFixes& all) {
   const Plan& plan = found.planned.plan;
   const Subject& subject = found.diagnostic.subject;
@@ -395,7 +401,7 @@ void add_unknown(const Found& found, PossibleFixes& all) {
   respec(found, without, 2, all);
 }
 
-// SP202: the later use goes, or the earlier one.
+// SP202: removes the later use or the earlier one.
 void add_repeated(const Found& found, PossibleFixes& all) {
   const auto dim = static_cast<size_t>(found.diagnostic.subject.dim);
   const PartitionSpec& asked = spec_of(found);
@@ -429,7 +435,7 @@ void add_repeated(const Found& found, PossibleFixes& all) {
   if (earlier_gone != later_gone) respec(found, earlier_gone, 0, all);
 }
 
-// SP104: nothing beyond the rank.
+// SP104: removes the entries beyond the rank.
 void add_too_long(const Found& found, PossibleFixes& all) {
   if (found.parameters.empty()) return;
   PartitionSpec spec = spec_of(found);
@@ -438,7 +444,7 @@ void add_too_long(const Found& found, PossibleFixes& all) {
   respec(found, spec, 0, all);
 }
 
-// SP302: the axes that are free, where they divide.
+// SP302: shards over the free axes where they divide.
 void add_replicated(const Found& found, PossibleFixes& all) {
   if (found.parameters.empty() || !asks_by_axes(found.placement())) return;
   const Placement& placement = found.placement();
@@ -450,9 +456,10 @@ void add_replicated(const Found& found, PossibleFixes& all) {
   }
 }
 
-// SP204, SP208: the axis in the rules whose parameters take the most.
+// SP204, SP208: adds the axis to the rules whose parameters have the most
+// bytes.
 void add_unused(const Found& found, PossibleFixes& all) {
-  // An axis that is meant for copies, or that is called otherwise in the rules.
+  // The axis is meant for copies, or has another name in the rules.
   if (found.diagnostic.subject.axis.empty()) return;
   constexpr size_t kRules = 3;
   const Planned& planned = found.planned;
@@ -493,14 +500,14 @@ void add_unused(const Found& found, PossibleFixes& all) {
 }  // namespace
 
 void add_spec_fixes(const Found& found, PossibleFixes& all) {
-  // What logical or semantic axes ask for is changed where they are defined.
+  // Specs of logical or semantic axes are changed where those are defined.
   const Code code = found.diagnostic.code;
   const bool is_of_entry = code == Code::UnknownAxis ||
                            code == Code::RepeatedAxis ||
                            code == Code::SpecLongerThanRank;
   const bool is_of_rule = found.diagnostic.subject.rule > 0;
   if (is_of_entry && !is_of_rule) return;
-  // A dimension that the spec lacks stands for the axis of `deal`.
+  // A dimension beyond the spec stands for the axis of `deal`.
   if (is_of_entry && code != Code::SpecLongerThanRank) {
     const auto& [rule, dim, axis] = found.diagnostic.subject;
     const auto& spec =

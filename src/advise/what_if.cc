@@ -13,8 +13,8 @@
 namespace shardplan {
 namespace {
 
-// What an error is, apart from the parameters: its code, dimension, axis, and
-// the pattern where it names no parameter.
+// Returns the identity of a finding apart from its parameters: its code,
+// dimension, axis, and the rule's pattern if it names no parameter.
 std::string error_key(const Diagnostic& diagnostic, const Plan& plan) {
   std::string key = code_id(diagnostic.code) + '\n' +
                     std::to_string(diagnostic.subject.dim) + '\n' +
@@ -26,16 +26,16 @@ std::string error_key(const Diagnostic& diagnostic, const Plan& plan) {
   return key;
 }
 
-// Numbers of parameters by their names. Findings have the names of a class or
-// of a placement, or of several of these, each in the order of the model: so
-// the next one is mostly where it is expected, and no table of all need be
-// made.
+// The numbers of parameters by name. Findings have the names of a class or of a
+// placement, or of several of these, each in the order of the model. So the
+// next name is mostly the expected one, and a table of all names is rarely
+// needed.
 class NumbersByName {
  public:
-  // Both must outlive it.
+  // REQUIRES: both outlive this object.
   NumbersByName(const Manifest& all, const Folding& folding)
       : all_(all), folding_(folding) {}
-  // Empty where no parameter is called so.
+  // Returns no value if no parameter has this name.
   std::optional<uint32_t> find(std::string_view name);
 
  private:
@@ -44,12 +44,13 @@ class NumbersByName {
 
   const Manifest& all_;
   const Folding& folding_;
-  // The next one of its class, and of its placement; else the parameters'
-  // count.
+  // The next parameter of the same class, and of the same placement; the number
+  // of parameters if there is none.
   std::vector<uint32_t> behind_in_class_;
   std::vector<uint32_t> behind_in_placement_;
   std::array<uint32_t, 3> expected_ = {};
-  std::unordered_map<std::string_view, uint32_t> numbers_;  // once needed
+  std::unordered_map<std::string_view, uint32_t> numbers_;  // filled on first
+                                                            // use
 };
 
 std::optional<uint32_t> NumbersByName::find(std::string_view name) {
@@ -67,7 +68,7 @@ std::optional<uint32_t> NumbersByName::find(std::string_view name) {
 }
 
 uint32_t NumbersByName::go_to(uint32_t number) {
-  // Or the first of the class behind.
+  // The third candidate is the first parameter of the next class.
   const size_t behind = folding_.class_of[number] + size_t{1};
   const size_t next = behind == folding_.classes.size() ? 0 : behind;
   expected_ = {behind_in_class_[number], behind_in_placement_[number],
@@ -93,15 +94,15 @@ void NumbersByName::order() {
   }
 }
 
-// The groups that findings are about, ascending, by what the findings are
-// otherwise. Those that name no parameter have an entry too.
+// The groups that findings are about, ascending, keyed by the findings' other
+// properties. Findings that name no parameter have an entry as well.
 struct Sighting {
   std::vector<uint32_t> groups;
   Severity worst = Severity::Off;
 };
 using Findings = std::unordered_map<std::string, Sighting>;
 
-// Whether all findings are among others.
+// Returns whether all findings are among `others`.
 bool are_among(const Findings& some, const Findings& others) {
   return std::ranges::all_of(some, [&](const auto& finding) {
     const auto other = others.find(finding.first);
@@ -118,8 +119,8 @@ void sort_groups(Findings& findings) {
   }
 }
 
-// What a device holds of parameters that are alike: all of them or, of experts
-// that are dealt out, `held` in each `among`.
+// The bytes that a device holds of parameters that are alike: those of all or,
+// of experts that are placed whole, of `held` in each `among`.
 struct HeldBytes {
   int64_t each = 0;
   int64_t held = 1;
@@ -137,7 +138,7 @@ HeldBytes held_of_placement(const Placement& placement) {
   return {each, ceil_div(dealt->experts, dealt->size), dealt->experts};
 }
 
-// What a change makes of the plan.
+// The result of a change to the plan.
 struct Outcome {
   int64_t fullest = 0;           // bytes of the fullest device
   std::vector<HeldBytes> bytes;  // per group
@@ -145,15 +146,16 @@ struct Outcome {
   bool is_better = false;  // fewer findings, and no new error
 };
 
-// A finding, as trials see it.
+// A finding to look up in the results of trials.
 struct Sought {
   const Diagnostic* finding = nullptr;
   std::string key;
-  std::vector<std::pair<uint32_t, int64_t>> groups;  // with their parameters
+  std::vector<std::pair<uint32_t, int64_t>> groups;  // each with its number of
+                                                     // parameters
 };
 
-// What tells a change of the model as a whole apart, for which several findings
-// may ask; "" for changes of rules and paddings, which are of one finding.
+// Returns the key of a change of the whole model, which several findings may
+// share; "" for changes of rules and paddings, which belong to one finding.
 std::string shared_key(const Placing& change) {
   if (change.mesh) {
     std::string key = mesh_text(*change.mesh);
@@ -209,7 +211,7 @@ struct WhatIf::Impl {
     }
     sort_groups(before);
     sort_groups(errors_before);
-    // What is copied and gone through for each change.
+    // The size of the data that each change copies and visits.
     const RuleSet& rules = made.rules;
     size = std::ssize(rules.logical_rules);
     for (const Rule& rule : rules.rules) size += 1 + std::ssize(rule.spec.dims);
@@ -223,7 +225,7 @@ struct WhatIf::Impl {
     if (groups.empty() || groups.back() != g) groups.push_back(g);
   }
 
-  // A finding of the model as it is.
+  // Adds a finding of the unchanged model.
   void add_finding(const Diagnostic& diagnostic, Findings& findings) {
     Sighting& sighting = findings[error_key(diagnostic, planned.plan)];
     sighting.worst = std::max(sighting.worst, diagnostic.severity);
@@ -233,7 +235,7 @@ struct WhatIf::Impl {
     }
   }
 
-  // One of a trial, which knows the groups by their firsts.
+  // Adds a finding of a trial, in which the first parameter represents a group.
   void add_tried(const Diagnostic& diagnostic, const Plan& plan,
                  Findings& findings) const {
     Sighting& sighting = findings[error_key(diagnostic, plan)];
@@ -244,14 +246,16 @@ struct WhatIf::Impl {
     }
   }
 
-  // Of `count` parameters of a group, those of the stage that has the most: a
-  // part of a group is taken to be spread as all of it is.
+  // Returns how many of `count` parameters of a group are on the stage that
+  // holds the most, assuming that a part of a group is distributed as the whole
+  // group is.
   int64_t held_of(size_t g, int64_t count) const {
     const Int128 most = ground.counts.most_of(g);
     return static_cast<int64_t>(count * most / ground.counts.all[g]);
   }
 
-  // What became of a change: its judgement, and how its findings compare.
+  // Returns the outcome of a change: its bytes, its findings and their
+  // comparison.
   Outcome outcome_of(const Plan& plan, const DeviceMemory& memory,
                      const Diagnostics& diags) {
     Outcome outcome;
@@ -259,11 +263,12 @@ struct WhatIf::Impl {
       outcome.bytes.push_back(held_of_placement(plan.placements[placement]));
     }
     outcome.fullest = memory.max;
-    // Visits that resolving and telling one are worth.
+    // Visits that are charged for a placement and for a finding.
     constexpr int64_t kPlacement = 4;
     constexpr int64_t kFinding = 8;
-    // Where no rule that shards is found, lints ask all for names of others.
-    constexpr int64_t kPattern = 40;  // to compile one, of a thousand at most
+    // If no rule that shards matches, the findings search for other naming
+    // schemes.
+    constexpr int64_t kPattern = 40;  // to compile one, for at most 1000
     const bool is_sought =
         std::ranges::none_of(plan.rules, [](const auto& rule) {
           return rule.found > 0 && !names_no_axis(rule.spec);
@@ -293,7 +298,7 @@ struct WhatIf::Impl {
     return outcome;
   }
 
-  // Empty where the change cannot be made at all.
+  // Returns no value if the change cannot be made at all.
   struct Made {
     PlacedGroups judgement;
     Outcome outcome;
@@ -308,7 +313,8 @@ struct WhatIf::Impl {
     return Made{*std::move(judgement), std::move(outcome)};
   }
 
-  // The same, remembered where other findings may ask for the same change.
+  // Returns the outcome of a change; those that other findings may share are
+  // cached.
   const Outcome* tried(const Placing& change) {
     constexpr size_t kRemembered = 64;
     const std::string key = shared_key(change);
@@ -360,8 +366,8 @@ struct WhatIf::Impl {
     });
   }
 
-  // Which of several changes decides about each group, before or after; and
-  // which changes share one with another.
+  // The change that decides each group, before or after; and the changes that
+  // decide a group together with another one.
   static constexpr int kNone = -1;
   static constexpr int kSeveral = -2;
   struct Deciders {
@@ -392,9 +398,10 @@ struct WhatIf::Impl {
     return result;
   }
 
-  // Whether all that is asked of the rules as a whole holds without what
-  // changes: that some shard (SP115), that each axis is named (SP208) and
-  // shards something (SP204). Else one change could rest on another.
+  // Returns whether the properties of the rules as a whole hold without the
+  // changed rules: some rule shards (SP115), each axis is named (SP208), and
+  // each shards something (SP204). Otherwise one change could depend on
+  // another.
   bool is_apart(std::span<const RuleChange> changes, const Deciders& by) const {
     const RuleSet& rules = planned.rules;
     std::vector<bool> is_changed(rules.rules.size());
@@ -429,8 +436,8 @@ struct WhatIf::Impl {
     return one_stays && named == still_named && used == still_used;
   }
 
-  // The worst of what is new, per change; Severity::Off where nothing is. Empty
-  // where something belongs to none of them.
+  // Returns the worst new finding of each change; Severity::Off if there is
+  // none. No value if a new finding belongs to none of the changes.
   std::optional<std::vector<Severity>> new_findings(const Outcome& outcome,
                                                     const Deciders& by) const {
     std::vector<Severity> worst(by.is_entangled.size(), Severity::Off);
@@ -443,7 +450,7 @@ struct WhatIf::Impl {
           continue;
         }
         if (by.decider[g] == kNone) return std::nullopt;
-        if (by.decider[g] == kSeveral) continue;  // they are entangled
+        if (by.decider[g] == kSeveral) continue;  // these are entangled
         Severity& of = worst[static_cast<size_t>(by.decider[g])];
         of = std::max(of, now.worst);
       }
@@ -455,7 +462,7 @@ struct WhatIf::Impl {
 
   const Planned planned;
   const Diagnostics severities;
-  int64_t visited = 0;  // beside what the evaluator visits
+  int64_t visited = 0;  // in addition to the evaluator's visits
   int64_t size = 0;     // of the rules and groups
   const Groundwork ground;
   Evaluator evaluator;
@@ -467,6 +474,7 @@ struct WhatIf::Impl {
   Sought sought;
   NumbersByName numbers;
   std::unordered_map<std::string_view, uint32_t> group_named;  // by its first
+                                                               // parameter
 };
 
 WhatIf::WhatIf(const Planned& planned,
@@ -491,7 +499,7 @@ std::vector<uint32_t> WhatIf::parameters_of(const Diagnostic& finding) {
     std::ranges::sort(result);
     return result;
   }
-  // For so many, one pass over the whole model is faster than sorting.
+  // For that many, one pass over the whole model is faster than sorting.
   std::vector<bool> named(all);
   for (const uint32_t number : result) named[number] = true;
   result.clear();
@@ -534,7 +542,7 @@ std::optional<std::vector<std::optional<Effect>>> WhatIf::effects_together(
   const auto news = impl_->new_findings(outcome, by);
   if (!news) return std::nullopt;
 
-  // Where all devices hold the same, what a change adds is what its groups do.
+  // If all devices hold the same, a change adds exactly what its groups add.
   const Planned& planned = impl_->planned;
   const std::vector<ParameterGroup>& groups = impl_->ground.groups.groups;
   std::vector<int64_t> added(asked.size());
@@ -551,8 +559,8 @@ std::optional<std::vector<std::optional<Effect>>> WhatIf::effects_together(
   }
   if (of_all != outcome.fullest - planned.memory.max) return std::nullopt;
 
-  // Findings that name no parameter are told apart by patterns; of equal ones
-  // a change removes its own alone.
+  // Findings that name no parameter are distinguished by patterns. Among equal
+  // patterns, a change removes only its own finding.
   std::unordered_map<std::string, int> alike;
   for (const AskedChange& each : asked) {
     if (!each.parameters.empty()) continue;
@@ -564,7 +572,7 @@ std::optional<std::vector<std::optional<Effect>>> WhatIf::effects_together(
     const RuleChange& change = *asked[i].change;
     const Sought& sought = impl_->seek(finding, asked[i].parameters);
     impl_->visited += std::ssize(sought.groups) + 1;
-    // What is gone must be its own doing.
+    // The change itself must have removed the finding.
     const bool is_own =
         sought.groups.empty()
             ? change.kind != RuleChange::Kind::Insert &&
@@ -592,16 +600,16 @@ bool WhatIf::can_all_go(std::span<const Diagnostic* const> findings) {
     const int rule = finding->subject.rule;
     if (rule < 1) return false;
     const PlanRule& idle = plan.rules[static_cast<size_t>(rule) - 1];
-    // What a rule takes from others that decide nothing either is reported of
-    // them.
+    // If the rule shadows others that decide nothing either, removing it
+    // changes the findings about those.
     if (idle.won > 0 || !idle.shadowed_by.empty()) return false;
     if (!removed.insert(rule).second) return false;
     without.rules.emplace_back();
     without.rules.back().kind = RuleChange::Kind::Remove;
     without.rules.back().rule = rule;
   }
-  // Whether rules are for other names (SP115) is reported of all together,
-  // unless one that shards is found and stays.
+  // SP115 is reported for all rules together, unless a rule that shards matches
+  // and remains.
   bool stays = false;
   for (size_t i = 0; i < plan.rules.size(); ++i) {
     const PlanRule& rule = plan.rules[i];

@@ -38,8 +38,8 @@ struct Planned {
   const DeviceMemory& memory;
   const ResolveOptions& resolving;
   const LintOptions& linting;
-  // The rules found in each name, and the model with its units. If null, WhatIf
-  // matches the rules and determines the units itself.
+  // The rules that match each name, and the model with its units. If null,
+  // WhatIf matches the rules and determines the units itself.
   const FoundSets* found = nullptr;
   const Model* model = nullptr;
 };
@@ -66,31 +66,33 @@ class WhatIf {
   WhatIf(const WhatIf&) = delete;
   WhatIf& operator=(const WhatIf&) = delete;
 
-  // What the change does, if it removes `finding`, brings no new error, and
-  // leaves fewer findings than there were: first fewer errors, then warnings,
-  // then notes. Empty otherwise. `parameters` are those of the finding.
+  // Returns the effect of the change if it removes `finding`, adds no error,
+  // and leaves fewer findings: first fewer errors, then warnings, then notes.
+  // No value otherwise. `parameters` are those of the finding.
   std::optional<Effect> effect(const Placing& change,
                                const Diagnostic& finding,
                                std::span<const uint32_t> parameters);
 
-  // What each of several changes of rules does for its finding, from one trial
-  // of all of them. An effect is what effect() says; where a change has none
-  // here, it may have one alone. Empty where the trial tells nothing: what is
-  // new belongs to none of them. REQUIRES: none removes a rule (can_all_go()
-  // tells that), and no two set or move the same.
+  // Returns the effect of each of several rule changes on its finding, from one
+  // trial of all of them. An effect is that of effect(); a change without one
+  // here may have one if tried alone. Returns no value if the trial is
+  // inconclusive because a new finding cannot be attributed to one of the
+  // changes. REQUIRES: no change removes a rule (see can_all_go()), and no two
+  // set or move the same rule.
   std::optional<std::vector<std::optional<Effect>>> effects_together(
       std::span<const AskedChange> asked);
 
-  // Of findings of rules that decide nothing (SP102): whether removing each of
-  // the rules alone removes its finding and does nothing else. One trial of all
-  // at once tells it; false says only that this one could not.
+  // Returns whether, for findings of rules that decide nothing (SP102),
+  // removing each rule alone removes its finding and has no other effect. Makes
+  // one trial of all removals; false only means that this trial could not show
+  // it.
   bool can_all_go(std::span<const Diagnostic* const> findings);
 
-  // The parameters of a finding by number, ascending.
+  // Returns the parameters of a finding by number, ascending.
   std::vector<uint32_t> parameters_of(const Diagnostic& finding);
 
-  // What it has cost so far: parameters, rules and findings visited. The same
-  // on every machine, so it is what budgets are made of.
+  // Returns the cost so far: parameters, rules and findings visited. It is the
+  // same on every machine, so it can serve as a budget.
   int64_t work() const;
 
  private:
@@ -98,19 +100,19 @@ class WhatIf {
   std::unique_ptr<Impl> impl_;
 };
 
-// The diagnostics of a plan, in which findings of an earlier one are sought.
+// The diagnostics of a plan, to look up findings of an earlier plan in.
 class FindingsLeft {
  public:
-  // Both must outlive it.
+  // REQUIRES: `diags` outlives this object.
   FindingsLeft(const Diagnostics& diags, const Plan& plan);
 
-  // Whether `finding`, of the plan `before`, is not among them: by code,
-  // parameters, dimension and axis, and where it names no parameter by the
-  // rule's pattern.
+  // Returns whether `finding`, of the plan `before`, is not among them.
+  // Findings are compared by code, parameters, dimension and axis, and by the
+  // rule's pattern if they name no parameter.
   bool is_gone(const Diagnostic& finding, const Plan& before) const;
 
  private:
-  // Names of parameters, by what the findings are otherwise.
+  // Names of parameters, keyed by the other properties of their findings.
   std::unordered_map<std::string, std::unordered_set<std::string_view>> names_;
 };
 

@@ -16,16 +16,17 @@ namespace shardplan {
 namespace {
 
 constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
-// Threads take and return memory in pieces, so that they seldom meet.
+// Threads reserve and return memory in pieces of this size, to avoid
+// contention.
 constexpr int64_t kPiece = int64_t{64} << 10U;
-// For the message of a run that met its limit.
+// Reserved for the message of a run that reached its limit.
 constexpr int64_t kRoom = int64_t{4} << 20U;
 
-// Bytes that threads have taken: what they hold and what they set aside.
+// Bytes that threads have reserved: those in use and their unused credit.
 std::atomic<int64_t> g_taken{0};
 std::atomic<int64_t> g_limit{kNoLimit};
 std::atomic<int64_t> g_limit_base{0};
-// Allocations until one fails; negative: none does.
+// The number of allocations until one fails; negative: none fails.
 std::atomic<int64_t> g_countdown{-1};
 std::atomic<bool> g_failed{false};
 std::atomic<int64_t> g_asked{0};
@@ -33,13 +34,13 @@ std::atomic<int64_t> g_held{0};
 std::atomic<int64_t> g_refused_limit{0};
 std::atomic<GiveBack> g_give_back{nullptr};
 
-// What this thread has set aside, and how much of that it may keep.
+// The unused bytes that this thread has reserved, and the most it may keep.
 constinit thread_local int64_t t_credit = 0;
 constinit thread_local int64_t t_most = 4 * kPiece;
-// What it took more than it gave back.
+// Bytes allocated minus bytes freed by this thread.
 constinit thread_local int64_t t_balance = 0;
 
-constinit thread_local int t_unrefused = 0;  // UnrefusedAllocations that live
+constinit thread_local int t_unrefused = 0;  // live UnrefusedAllocations
 
 void refused(int64_t bytes, bool by_limit) {
   g_asked = bytes;
@@ -47,7 +48,7 @@ void refused(int64_t bytes, bool by_limit) {
   g_refused_limit = by_limit ? g_limit - g_limit_base : 0;
 }
 
-// Sets `bytes` aside in one step; false where that is beyond the limit.
+// Reserves `bytes` atomically. Returns false beyond the limit.
 bool take_from_all(int64_t bytes) {
   int64_t taken = g_taken;
   do {
@@ -56,14 +57,15 @@ bool take_from_all(int64_t bytes) {
   return true;
 }
 
-// Of one thread: returns all that it has set aside.
+// Returns all credit of the calling thread.
 void return_credit() {
   g_taken -= t_credit;
   t_credit = 0;
 }
 
-// What is kept for later goes back first. Nothing of that may find its way into
-// this thread's credit, which is being settled.
+// Reserves `bytes`, after freeing cached memory if necessary. The memory that
+// is freed must not be added to this thread's credit, which the caller is
+// updating.
 bool take_or_give_back(int64_t bytes) {
   if (take_from_all(bytes)) return true;
   const GiveBack give_back = g_give_back;
@@ -75,14 +77,14 @@ bool take_or_give_back(int64_t bytes) {
   return gave && take_from_all(bytes);
 }
 
-// False where the next allocation is to fail for a test.
+// Returns false if the next allocation must fail for a test.
 bool count_down() {
   if (g_countdown < 0 || g_countdown-- != 0) return true;
   g_failed = true;
   return false;
 }
 
-// When t_credit has gone below zero by a piece of `bytes`.
+// Refills t_credit, which an allocation of `bytes` has made negative.
 bool refill(int64_t bytes) {
   const int64_t lacking = -t_credit;
   if (t_unrefused > 0) {
@@ -118,11 +120,12 @@ void give(int64_t bytes) {
 }
 
 std::array<char, 256> g_work{};
-std::mutex g_work_mutex;  // targets are judged side by side
+std::mutex g_work_mutex;  // targets are evaluated in parallel
 
 #if SHARDPLAN_OWN_NEW
 
-// Larger pieces are not even asked of the system where the limit forbids them.
+// Allocations of at least this size are not even requested from the system if
+// they exceed the limit.
 constexpr size_t kLarge = size_t{1} << 20U;
 
 bool is_out_of_question(size_t size) {
@@ -258,12 +261,12 @@ std::string current_work() {
 
 void settle_allocations() noexcept {
   return_credit();
-  t_most = 0;  // what is still freed here goes back at once
+  t_most = 0;  // memory freed later on this thread is returned at once
 }
 
 bool fail_allocation(int64_t n) {
   return_credit();
-  t_most = n < 0 ? 4 * kPiece : 0;  // each allocation of ours is counted
+  t_most = n < 0 ? 4 * kPiece : 0;  // so that each allocation counts
   g_countdown = n;
   return g_failed.exchange(false);
 }
@@ -272,7 +275,7 @@ bool fail_allocation(int64_t n) {
 
 #if SHARDPLAN_OWN_NEW
 
-// NOLINTBEGIN(misc-new-delete-overloads): all of them are here.
+// NOLINTBEGIN(misc-new-delete-overloads): all overloads are defined here.
 void* operator new(size_t size) {
   return shardplan::or_throw(shardplan::allocate(size));
 }

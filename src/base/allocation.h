@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What this process may allocate: a count of what it has, and a limit to it.
+// Allocation accounting: how much memory this process uses, and a limit on it.
 //
-// Files decide how much is allocated, so everything is counted: operator new
-// and delete are replaced (allocation.cc), and memory from elsewhere is
-// claimed. Beyond the limit operator new throws std::bad_alloc, as it does
-// where the system has no more; cli::run turns both into SP017. What is mapped
-// (weights) is the system's to page, and is not counted. Under a sanitizer,
-// which brings an operator new of its own, only claims are counted.
+// Input files determine how much is allocated, so everything is counted:
+// operator new and delete are replaced (allocation.cc), and memory from other
+// sources is claimed. Beyond the limit operator new throws std::bad_alloc, as
+// it does when the system is out of memory; cli::run reports both as SP017.
+// Mapped memory (weights) is not counted, since the system can page it out.
+// Under a sanitizer, which has its own operator new, only claims are counted.
 #pragma once
 
 #include <cstdint>
@@ -29,34 +29,35 @@ namespace shardplan {
 
 inline constexpr bool kCountsAllocations = SHARDPLAN_OWN_NEW != 0;
 
-// Bytes held now. Other threads may have a little more or less.
+// Bytes in use. Approximate, since other threads may be allocating.
 int64_t allocated_bytes();
-// Bytes that this thread has taken more than it gave back: the difference is
-// what a piece of work adds, whatever others do meanwhile.
+// Bytes allocated minus bytes freed by this thread. The difference between two
+// calls is what the work in between added, regardless of other threads.
 int64_t allocated_by_thread();
 
-// For memory that operator new does not give. Throws std::bad_alloc, with
-// nothing claimed, where it is more than may be.
+// Accounts for memory that operator new does not provide. Throws
+// std::bad_alloc, and claims nothing, beyond the limit.
 void claim_memory(int64_t bytes);
 void return_memory(int64_t bytes) noexcept;
 
-// What may go back where something is to be refused: called then, by any
-// thread, before the refusal. True where something went back. It takes no
-// memory, and is in force from then on.
+// Registers a function that frees cached memory before an allocation is
+// refused. Any thread may call it. It returns whether it freed anything, and
+// must not allocate. It stays registered.
 using GiveBack = bool (*)() noexcept;
 void give_back_before_refusing(GiveBack what);
 
-// Limits what is allocated while it lives, on top of what is held when it is
-// made; then the limit before it is in force again. One at a time.
+// Limits the memory that is allocated during its lifetime, beyond what is in
+// use at its construction. Its destructor restores the previous limit. Only one
+// may exist at a time.
 class AllocationLimit {
  public:
-  AllocationLimit();  // none, until it is set
+  AllocationLimit();  // without a limit until set()
   ~AllocationLimit();
   AllocationLimit(const AllocationLimit&) = delete;
   AllocationLimit& operator=(const AllocationLimit&) = delete;
 
   void set(int64_t bytes);
-  // Leaves room for a message once the limit was met.
+  // Raises the limit enough for an error message after the limit was reached.
   void make_room();
 
  private:
@@ -64,11 +65,11 @@ class AllocationLimit {
   int64_t before_;
 };
 
-// While one lives, allocations of this thread are counted and never refused:
-// for code of others through which nothing may be thrown. RE2 allocates within
-// std::call_once, a frame of libc whose unwinder is not the one that a
-// statically linked program throws with; it keeps to a budget of its own. What
-// it took is refused to whoever allocates next.
+// During its lifetime, allocations of this thread are counted but never
+// refused. For third-party code that no exception may pass through: RE2
+// allocates within std::call_once, a frame of libc whose unwinder differs from
+// the one that a statically linked program throws with; it has its own budget.
+// If RE2 exceeds the limit, the next allocation outside is refused.
 class UnrefusedAllocations {
  public:
   UnrefusedAllocations() noexcept;
@@ -77,31 +78,31 @@ class UnrefusedAllocations {
   UnrefusedAllocations& operator=(const UnrefusedAllocations&) = delete;
 };
 
-// What could not be had last. `limit` is the most that might be held, counted
-// from where the limit was set; 0 where the system had no more.
+// The last allocation that failed. `limit` is the most that could be in use,
+// counted from where the limit was set; 0 if the system was out of memory.
 struct Refusal {
   int64_t asked = 0;  // bytes, in one piece
-  int64_t held = 0;   // besides
+  int64_t held = 0;   // bytes in use at that time
   int64_t limit = 0;
 };
 Refusal last_refusal();
 void forget_refusal();
-// How much may still be allocated.
+// Bytes that may still be allocated.
 int64_t memory_left();
 
-// Says what is begun, for the message of a run that has no memory left for it:
-// "reading model.json". Of several threads the last; allocates nothing, and
-// keeps the first 255 bytes. `name`, if any, follows in backticks.
+// Records the current work, for the message of a run that is out of memory:
+// "reading model.json". The last call of any thread counts. Allocates nothing,
+// and stores only the first 255 bytes. `name`, if any, follows in backticks.
 void note_work(std::string_view work, std::string_view name = {});
 std::string current_work();
 
-// To be called at the end of every thread of ours: what it has set aside for
-// its allocations goes back.
+// Returns the memory budget that this thread has reserved. Call it at the end
+// of every thread that shardplan starts.
 void settle_allocations() noexcept;
 
-// For tests: lets the n-th allocation from now on fail, once; 0 is the next
-// one, and a negative number lets none fail. True if one has failed since the
-// call before.
+// For tests: makes the n-th allocation from now on fail, once. 0 is the next
+// allocation; a negative number makes none fail. Returns whether an allocation
+// has failed this way since the previous call.
 bool fail_allocation(int64_t n);
 
 }  // namespace shardplan

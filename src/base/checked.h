@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programming mistakes: checked in every build, reported with their place.
+// Checks for programming mistakes, in every build, that report the source line.
 //
 // A failed check is a bug in shardplan, never a user's mistake. It throws
 // InternalError, which only cli::run catches: it prints how to report the bug
@@ -34,8 +34,8 @@ namespace shardplan {
 // Integer arithmetic that reports overflow instead of wrapping.
 //
 // Sizes come from users' files, so a product of dimensions or a sum of bytes
-// may exceed 63 bits. Every such product or sum goes through these functions;
-// an empty result means "does not fit".
+// may exceed 63 bits. Every such product or sum uses these functions; an empty
+// result means overflow.
 
 // Wide enough for bytes over 2^40 devices.
 __extension__ using Int128 = __int128;

@@ -28,13 +28,13 @@ namespace {
 constexpr size_t kPipePiece = size_t{64} * 1024;
 constexpr size_t kMostErrors = size_t{64} * 1024;
 constexpr size_t kMostUnread = size_t{16} << 20;
-// How often we look whether a program has ended whose pipes somebody else, whom
-// it started, still holds open.
+// How often we check whether a program has ended while a program that it
+// started still holds its pipes open.
 constexpr int kLookEvery = 50;  // milliseconds
 constexpr int kLooksPerSecond = 1000 / kLookEvery;
 
-// The first bytes of a file, which are all of a process's /proc/N/stat; empty
-// where it cannot be read.
+// Returns the first 4096 bytes of a file, which contain all of a process's
+// /proc/N/stat; empty if the file cannot be read.
 std::string start_of(const std::string& path) {
   const Descriptor file = open_file(path, O_RDONLY);
   std::array<char, 4096> bytes{};
@@ -43,11 +43,11 @@ std::string start_of(const std::string& path) {
   return {bytes.data(), static_cast<size_t>(std::max<ssize_t>(got, 0))};
 }
 
-// Whether programs of a session are at work: one of them runs, or waits for a
-// disk, or has used the processor since the last look.
+// Whether any program of a session is active: it runs, or waits for a disk, or
+// has used CPU time since the previous check.
 class Activity {
  public:
-  // REQUIRES: /proc is the system's; where it cannot be read, all are at work.
+  // REQUIRES: /proc is the system's. If it cannot be read, returns true.
   bool is_at_work(pid_t session) {
     const std::unique_ptr<DIR, int (*)(DIR*)> all(::opendir("/proc"),
                                                   ::closedir);
@@ -59,7 +59,7 @@ class Activity {
       if (!is_digit(name.front())) continue;
       const std::string text = start_of("/proc/" + name + "/stat");
       // "17 (name) S parent group session terminal .. user system"; the name
-      // may have any signs.
+      // may contain any characters.
       const size_t behind = text.rfind(')');
       if (behind == std::string::npos) continue;
       std::istringstream rest(text.substr(behind + 1));
@@ -88,7 +88,7 @@ class Activity {
 
 class RealChild : public ChildProcess {
  public:
-  // Ours of the pipes to a program that is about to be started.
+  // Takes our ends of the pipes to a program that is about to be started.
   RealChild(Descriptor in, Descriptor out, Descriptor err)
       : in_(std::move(in)), out_(std::move(out)), err_(std::move(err)) {}
   RealChild(const RealChild&) = delete;
@@ -99,7 +99,7 @@ class RealChild : public ChildProcess {
     reap();
   }
 
-  // It has been started; false when too many have.
+  // Records the started program. Returns false if too many are running.
   bool begin(pid_t child) {
     child_ = child;
     return note_child(child);
@@ -175,11 +175,11 @@ class RealChild : public ChildProcess {
     unread_.clear();
     taken_ = 0;
     std::array<char, kPipePiece> rest{};
-    int looks_left = 64;  // once it has ended: at what others still write
+    int looks_left = 64;  // limits the output read from others after its end
     while (out_ || err_) {
       std::array<pollfd, 2> pipes = {
           {{out_.get(), POLLIN, 0}, {err_.get(), POLLIN, 0}}};
-      const bool ended = has_ended();  // before looking at what it wrote
+      const bool ended = has_ended();  // before poll(), to miss no output
       const int ready = retry([&] {
         return ::poll(pipes.data(), pipes.size(), ended ? 0 : kLookEvery);
       });
@@ -198,8 +198,8 @@ class RealChild : public ChildProcess {
   }
 
  private:
-  // After each look at its pipes, `ready` of which had something. True, and it
-  // is ended, once it has waited in vain.
+  // Called after each poll of the pipes, `ready` of which had data. Kills the
+  // program and returns true once it has waited in vain.
   bool is_idle(int ready) {
     if (in_vain_) return true;
     if (ready > 0) looks_ = 0;
@@ -212,7 +212,7 @@ class RealChild : public ChildProcess {
     return true;
   }
 
-  // True once it is no more, whether or not its pipes are closed.
+  // Returns true once the program has ended, even if its pipes are still open.
   bool has_ended() {
     siginfo_t info{};
     return ::waitid(P_PID, static_cast<id_t>(child_), &info,
@@ -220,14 +220,15 @@ class RealChild : public ChildProcess {
            info.si_pid == child_;
   }
 
-  // Its number may be given to another program only once it is forgotten.
+  // Unregisters the child before reaping it, since its process id may be reused
+  // afterwards.
   void reap() {
     siginfo_t info{};
     retry([&] {
       return ::waitid(P_PID, static_cast<id_t>(child_), &info,
                       WEXITED | WNOWAIT);
     });
-    ::kill(-child_, SIGKILL);  // what it has started
+    ::kill(-child_, SIGKILL);  // the programs that it started
     forget_child(child_);
     int status = 0;
     const pid_t done = retry([&] { return ::waitpid(child_, &status, 0); });
@@ -242,7 +243,7 @@ class RealChild : public ChildProcess {
     return retry([&] { return ::poll(&one, 1, 0); }) > 0;
   }
 
-  // What is there now; 0, and the pipe is closed, at the end.
+  // Reads the available bytes. Returns 0, and closes the pipe, at the end.
   static size_t take(Descriptor& pipe, char* to, size_t most) {
     const ssize_t got = retry([&] { return ::read(pipe.get(), to, most); });
     if (got > 0) return static_cast<size_t>(got);
@@ -256,7 +257,7 @@ class RealChild : public ChildProcess {
     errors_.append(piece.data(), std::min(got, kMostErrors - errors_.size()));
   }
 
-  // Waits for output; 0 at the end.
+  // Waits for output. Returns 0 at the end.
   size_t read_output(char* to, size_t most) {
     while (out_) {
       std::array<pollfd, 2> pipes = {
@@ -269,13 +270,13 @@ class RealChild : public ChildProcess {
         const size_t got = take(out_, to, most);
         if (got > 0) return got;
       } else if (ready == 0 && has_ended() && !is_readable(out_)) {
-        break;  // somebody else holds its output open
+        break;  // another process holds its output open
       }
     }
     return 0;
   }
 
-  // Appends to what is not yet taken; add_output() waits, and is false at the
+  // Appends to the unread output. add_output() waits, and returns false at the
   // end.
   bool add_output() { return append_output(true); }
   void keep_output() { append_output(false); }
@@ -301,12 +302,12 @@ class RealChild : public ChildProcess {
   Descriptor in_;
   Descriptor out_;
   Descriptor err_;
-  std::string unread_;  // its output from `taken_` on
+  std::string unread_;  // its unread output begins at `taken_`
   size_t taken_ = 0;
   std::string errors_;
   std::optional<int> code_;
   Activity activity_;
-  int looks_ = 0;  // since it last wrote or ran
+  int looks_ = 0;  // idle checks since it last wrote or ran
   bool in_vain_ = false;
 };
 
@@ -321,7 +322,7 @@ std::optional<Pipe> make_pipe() {
   return Pipe{Descriptor(ends[0]), Descriptor(ends[1])};
 }
 
-// Of our end alone: the two ends of a pipe are apart.
+// Affects only our end, since the two ends of a pipe have separate flags.
 bool do_not_wait(const Descriptor& pipe) {
   const int flags = ::fcntl(pipe.get(), F_GETFL);
   return flags >= 0 && ::fcntl(pipe.get(), F_SETFL, flags | O_NONBLOCK) == 0;
@@ -355,7 +356,8 @@ bool is_program(const std::string& path) {
          ::access(path.c_str(), X_OK) == 0;
 }
 
-// A folder of PATH that depends on where we stand may be anybody's.
+// Skips relative folders of PATH, which depend on the working directory and may
+// belong to anyone.
 std::string find_program(const std::string& name, std::string_view folders) {
   if (contains(name, '/')) return name;
   while (!folders.empty()) {
@@ -397,7 +399,7 @@ void do_not_ignore_children() {
   if (!handled && lost) std::signal(SIGCHLD, SIG_DFL);
 }
 
-// How the program begins; both objects have to be given back.
+// The settings of posix_spawn, which own two objects that must be destroyed.
 class SpawnSettings {
  public:
   SpawnSettings() {
@@ -411,7 +413,7 @@ class SpawnSettings {
     ::posix_spawnattr_destroy(&attributes);
   }
 
-  // 0, or an error's number.
+  // Returns 0, or an error number.
   int prepare(const std::array<int, 3>& streams) {
     int error = 0;
     for (int stream = 0; stream < 3 && error == 0; ++stream) {
@@ -468,7 +470,7 @@ std::unique_ptr<ChildProcess> start_real_program(
   std::vector<std::string> words = command;
   const std::vector<char*> arguments = pointers_to(words);
   const std::vector<char*> values = pointers_to(variables);
-  // Nothing may fail between the start and the note of it.
+  // Nothing may fail between starting the program and registering it.
   auto started = std::make_unique<RealChild>(
       std::move(in->writing), std::move(out->reading), std::move(err->reading));
   bool noted = false;

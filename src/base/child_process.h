@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Other programs on the machine we run on; see Host::start.
+// Programs that the real host starts; see Host::start.
 #pragma once
 
 #include <memory>
@@ -12,18 +12,20 @@
 
 namespace shardplan {
 
-// The program leads a session of its own, so it has no terminal to ask at, and
-// all that it starts ends with it. Of our descriptors it has the three pipes
-// alone; signals have their default effects. From now on SIGCHLD is not
-// ignored, since exit codes would be lost.
+// Starts a program as the leader of its own session, so it has no terminal to
+// prompt on, and everything that it starts ends with it. It inherits only the
+// three pipes from our descriptors, and signals have their default effects.
+// Stops this process from ignoring SIGCHLD, since exit codes would otherwise be
+// lost.
 std::unique_ptr<ChildProcess> start_real_program(
     const std::vector<std::string>& command,
     const std::vector<std::pair<std::string, std::string>>& environment,
     std::string& why);
 
-// A program that waits for something that does not come, as for a pipe in place
-// of a file: for so long, while we wait for it, nothing of it runs and it
-// prints nothing. It is ended, with these words on its standard error.
+// The time after which a program is stopped because it waits for input that
+// does not come, for example from a pipe in place of a file: we wait for it,
+// none of its processes runs, and it prints nothing. kWaitsInVain is then its
+// standard error.
 inline constexpr int kMostIdleSeconds = 5;
 inline constexpr std::string_view kWaitsInVain =
     "fatal: stopped after waiting for input that never came, such as a pipe in "

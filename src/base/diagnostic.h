@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fix: a change that was tried and found to remove a finding, as data.
+// Fix: a change that removes a finding, verified by applying it.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@
 
 namespace shardplan {
 
-// Bytes [where.begin, where.end) of a user's file become `text`.
+// Replaces bytes [where.begin, where.end) of a user's file by `text`.
 struct TextEdit {
   Span where;
   std::string text;
@@ -26,8 +26,8 @@ struct TextEdit {
 enum class FixKind : uint8_t {
   AxisSize,      // give mesh axis `axis` the size `size`
   PadDimension,  // pad dimension `dim` of the parameters to `size`
-  Declare,       // `--declare` what `declaration` says
-  RuleEdit,      // change the rules as `edits` say
+  Declare,       // pass `--declare` with `declaration`
+  RuleEdit,      // apply `edits` to the rules
 };
 inline std::string_view fix_kind_name(FixKind kind) {
   constexpr std::array<std::string_view, 4> kNames = {
@@ -37,26 +37,27 @@ inline std::string_view fix_kind_name(FixKind kind) {
 
 struct Fix {
   FixKind kind = FixKind::RuleEdit;
-  std::string text;  // one line, as a statement without full stop
-  // Bytes per device after it minus before: of the fullest device, and of the
-  // finding's parameters alone.
+  std::string text;  // one line, a statement without full stop
+  // The change in bytes per device: of the fullest device, and of the finding's
+  // parameters alone.
   int64_t bytes_per_device = 0;
   int64_t finding_bytes_per_device = 0;
   std::string axis;
   int64_t size = 0;
   int dim = -1;
   std::string declaration;  // "replicate-kv-heads"
-  // PadDimension: whose dimension, where the finding does not name them.
+  // PadDimension: the parameters to pad, if the finding does not name them.
   std::vector<std::string> parameters;
-  // Of one file, ascending and apart from one another. Empty for a rule edit
-  // that has to be made by hand: in a shipped set, or where the layout of the
-  // file does not allow it.
+  // Edits of one file, ascending and disjoint. Empty for a rule edit that must
+  // be made by hand: in a shipped set, or if the layout of the file does not
+  // allow it.
   std::vector<TextEdit> edits;
 };
 
-// Problems as values: what is wrong, where, with which numbers, and what helps.
+// Diagnostic: a problem as a value, with its message, location, numbers and
+// help.
 //
-// A function that meets a user's mistake reports it to a Diagnostics sink and
+// A function that finds a user's mistake reports it to a Diagnostics sink and
 // returns an empty optional in the same expression:
 //
 //   if (size < 1) {
@@ -65,8 +66,8 @@ struct Fix {
 //   }
 //
 // So an empty result always means that the reason has been reported, and one
-// run can report many problems. Severities follow base/codes.def, changed by
-// `--deny` and `--allow`.
+// run can report many problems. Severities come from base/codes.def, unless
+// `--deny` or `--allow` changes them.
 
 enum class Severity : uint8_t { Off, Note, Warning, Error };
 std::string_view severity_name(Severity severity);
@@ -81,7 +82,7 @@ enum class Code : uint16_t {
 struct CodeInfo {
   Code code;
   std::string_view name;  // "indivisible-dimension"
-  Severity severity;      // unless --deny or --allow say otherwise
+  Severity severity;      // default, without --deny or --allow
   std::string_view summary;
 };
 
@@ -91,17 +92,17 @@ const CodeInfo& code_info(Code code);
 std::string code_id(Code code);  // "SP203"
 // Accepts "SP203", "sp203" and "indivisible-dimension".
 std::optional<Code> find_code(std::string_view text);
-// SP0xx and SP105: without them settled there is no answer, hence exit 2.
+// Returns true for SP0xx and SP105: they leave no result, hence exit 2.
 bool prevents_running(Code code);
 
-// A place with a remark; the first label of a diagnostic is its main place.
+// A location with a remark. The first label is the diagnostic's main location.
 struct Label {
   Span where;
   std::string text;
 };
 
-// What a finding is about besides its parameters; with them and the code it
-// says whether two runs found the same thing.
+// The subject of a finding besides its parameters. Code, parameters and subject
+// decide whether two runs found the same thing.
 struct Subject {
   int rule = 0;  // 1-based
   int dim = -1;  // 0-based
@@ -111,43 +112,44 @@ struct Subject {
 struct Diagnostic {
   Code code = Code::InternalError;
   Severity severity = Severity::Error;
-  std::string message;  // what is wrong; lower case, no full stop
+  std::string message;  // the problem; lower case, no full stop
   std::vector<Label> labels;
-  std::vector<std::string> facts;  // the values that mattered
-  // What to do, as a statement. Where there are fixes, they stand in place of
-  // the first.
+  std::vector<std::string> facts;  // the relevant values
+  // Advice, as statements. If there are fixes, they replace the first
+  // statement.
   std::vector<std::string> help;
-  std::vector<std::string> parameters;  // every parameter it is about
-  std::vector<std::string> targets;     // of shardplan.yaml, where several ran
-  int64_t findings = 1;                 // how many findings this one stands for
-  // What it is about, in bytes per device: held by every device, or held beyond
-  // what was requested. Ranks findings of one code; 0 where it costs nothing.
+  std::vector<std::string> parameters;  // every affected parameter
+  std::vector<std::string> targets;     // of shardplan.yaml, if several ran
+  int64_t findings = 1;                 // how many findings it represents
+  // Affected bytes per device: those that every device holds, or those beyond
+  // what was requested. Ranks findings of the same code; 0 if the problem costs
+  // no memory.
   double bytes = 0;
   Subject subject;
-  std::vector<Fix> fixes;  // the one to try first leads
+  std::vector<Fix> fixes;  // the one to try first comes first
 };
 
-// The main place of a diagnostic: its first label that has one, else null.
+// The first label that has a location, else null.
 const Label* main_label(const Diagnostic& diagnostic);
 
-// What tells a finding without parameters from others of its code in another
-// run, though files and sizes have changed: the text that it points at, else
-// its message with `#` for each number.
+// Returns a text that identifies a finding without parameters among others of
+// its code, even in another run with changed files and sizes: the text that it
+// points at, else its message with `#` for each number.
 std::string stable_subject(const Diagnostic& diagnostic);
 
-// After so many errors a reader stops: more would help nobody.
+// A reader stops after this many errors, since more would not help the user.
 inline constexpr int kMaxErrors = 20;
 
 class Diagnostics {
  public:
-  // Adds to the diagnostic just reported; converts to any empty optional.
+  // Extends the diagnostic just reported; converts to any empty optional.
   class Builder {
    public:
     explicit Builder(Diagnostic* diagnostic) : diagnostic_(diagnostic) {}
     Builder& label(Span where, std::string text);
     Builder& fact(std::string text);
     Builder& help(std::string text);
-    Builder& parameters(std::vector<std::string> names);  // sets findings too
+    Builder& parameters(std::vector<std::string> names);  // also sets findings
     Builder& findings(int64_t count);
     Builder& bytes(double per_device);
     Builder& about(Subject subject);
@@ -163,51 +165,53 @@ class Diagnostics {
     Diagnostic* diagnostic_;
   };
 
-  // With the code's own severity, as --deny and --allow leave it.
+  // Reports with the severity of the code, as changed by --deny and --allow.
   Builder report(Code code, Span where, std::string message);
-  // With a severity of its own where the code's is not right (SP206).
+  // Reports with a default severity other than the code's (SP206).
   Builder report(Code code, Severity severity, Span where, std::string message);
-  // Always an error, whatever --allow says.
+  // Always reports an error, regardless of --allow.
   Builder error(Code code, Span where, std::string message);
 
-  // Keeps a source as long as the diagnostics that may point into it: a reader
-  // that fails gives back nothing that could hold it.
+  // Keeps a source alive as long as the diagnostics that may point into it. A
+  // reader that fails returns nothing that could own the source.
   void keep(SourcePtr source) { sources_.push_back(std::move(source)); }
 
-  // The same of all sources of another.
+  // Keeps all sources of another Diagnostics alive.
   void keep_sources(const Diagnostics& other) {
     sources_.insert(sources_.end(), other.sources_.begin(),
                     other.sources_.end());
   }
-  // All of another as they are, with the sources that they point into.
+  // Adds all diagnostics of another unchanged, with the sources that they point
+  // into.
   void add_all(const Diagnostics& other) {
     keep_sources(other);
     all_.insert(all_.end(), other.all_.begin(), other.all_.end());
   }
-  // Takes out those for which it is true, and counts them as allowed.
+  // Removes the diagnostics for which `is_allowed` is true, and counts them as
+  // allowed.
   void allow_those(const std::function<bool(const Diagnostic&)>& is_allowed);
 
-  // As it is, whatever --deny and --allow say.
+  // Adds a diagnostic unchanged, regardless of --deny and --allow.
   void add(Diagnostic diagnostic) { all_.push_back(std::move(diagnostic)); }
 
-  // `--deny CODE`, `--allow CODE`, `--deny warnings`.
+  // Implement `--deny CODE`, `--allow CODE` and `--deny warnings`.
   void set_severity(Code code, Severity severity) { chosen_[code] = severity; }
   void deny_warnings() { deny_warnings_ = true; }
-  // What a finding of this code is reported with.
+  // Returns the severity that findings of this code are reported with.
   Severity severity_of(Code code) const {
     return effective(code, code_info(code).severity);
   }
-  // An empty one in which the same severities are in force.
+  // Returns an empty Diagnostics with the same severities.
   Diagnostics fresh() const;
 
-  // In the order reported; those allowed are counted but not kept.
+  // In the order reported. Allowed diagnostics are counted but not stored.
   const std::deque<Diagnostic>& all() const { return all_; }
   std::deque<Diagnostic>& all() { return all_; }
-  // Findings of that severity, before grouping.
+  // The findings of that severity, before grouping.
   int64_t count(Severity severity) const;
   int64_t allowed() const { return allowed_; }
   bool has_errors() const { return count(Severity::Error) > 0; }
-  // True once something that prevents an answer has been reported.
+  // Returns whether a problem that prevents a result has been reported.
   bool cannot_run() const;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strings as JSON spells them, and with escapes for what is not printable
+// JSON strings, and texts with escapes for unprintable characters
 // (base/text.h).
 #include <algorithm>
 #include <cstddef>
@@ -64,7 +64,7 @@ void append_unicode_escape(std::string& out, char32_t code_point) {
   }
 }
 
-// One character that is not plain, at `at`, which moves behind it.
+// Appends the character at `at`, which is not plain, and advances `at`.
 void append_special(std::string& out, std::string_view text, size_t& at) {
   const size_t start = at;
   const char32_t code_point = decode_utf8(text, at);
@@ -115,7 +115,7 @@ void append_printable_json(std::string& out, std::string_view text) {
 
 void append_json_string(std::string& out, std::string_view text) {
   constexpr std::string_view kHex = "0123456789abcdef";
-  constexpr std::string_view kShort = "btnvfr";  // 0x08 .. 0x0d; \v has none
+  constexpr std::string_view kShort = "btnvfr";  // 0x08 .. 0x0d; JSON has no \v
   out += '"';
   while (true) {
     const size_t plain = plain_json(text);

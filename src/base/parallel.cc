@@ -15,7 +15,7 @@
 namespace shardplan {
 namespace {
 
-// More than this is never faster, whatever `--jobs` says.
+// More threads are never faster, regardless of `--jobs`.
 constexpr int64_t kMostThreads = 256;
 
 }  // namespace
@@ -30,7 +30,8 @@ void parallel_for(int64_t count, int threads,
   std::atomic<int64_t> next{0};
   std::mutex mutex;
   std::exception_ptr problem;
-  // Throws nothing: what leaves a thread's function ends the program.
+  // Must not throw: an exception that leaves a thread's function ends the
+  // program.
   const auto take = [&] {
     try {
       for (int64_t i = next++; i < count; i = next++) work(i);
@@ -56,9 +57,9 @@ void parallel_for(int64_t count, int threads,
       others.emplace_back(take_and_end);
     }
   } catch (const std::system_error&) {
-    // The system starts no more threads: those that there are do the work.
+    // The system cannot start more threads; the existing ones do the work.
   } catch (const std::bad_alloc&) {
-    // Nor is there memory for one more.
+    // There is no memory for another thread.
   }
   take();
   for (std::thread& other : others) other.join();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A Host that passes everything on to another one; what is different is
-// overridden.
+// PassingHost: a Host that forwards everything to another one. Subclasses
+// override what differs.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ namespace shardplan {
 
 class PassingHost : public Host {
  public:
-  // `below` must outlive this one.
+  // `below` must outlive this host.
   explicit PassingHost(Host& below) : below_(below) {}
 
   std::optional<FileInfo> file_info(const std::string& path) override;
@@ -60,8 +60,8 @@ class PassingHost : public Host {
   Host& below_;
 };
 
-// A Host for several threads, which reads each file once. Those over one host
-// share a mutex.
+// A Host for several threads that reads each file once. All SharedHosts over
+// the same host share a mutex.
 class SharedHost : public PassingHost {
  public:
   SharedHost(Host& host, std::shared_ptr<std::mutex> mutex)
@@ -82,7 +82,7 @@ class SharedHost : public PassingHost {
   std::map<std::pair<std::string, int64_t>, Read> read_;
 };
 
-// A host that has one more file, which stands nowhere.
+// A host with one additional file, which exists only in memory.
 class HostWithFile : public PassingHost {
  public:
   HostWithFile(Host& below, std::string path, std::string text)

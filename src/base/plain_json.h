@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much of a text stands for itself in JSON (names do so as a whole), and
-// the short escapes that JSON shares with what we print.
+// plain_json: the length of the prefix of a text that needs no escape in JSON
+// (for names usually all of it). Also the short escapes that JSON shares with
+// printed text.
 #pragma once
 
 #include <cstddef>
@@ -10,9 +11,10 @@
 
 namespace shardplan {
 
-// Bytes at the front that need no escape in JSON and may be printed: ASCII
-// without controls, quote and backslash, and without `#`, two of which may
-// begin a command to the runner of a CI job. Eight at a time.
+// Returns the number of bytes at the front that need no escape in JSON and may
+// be printed: ASCII without controls, quote and backslash, and without `#`,
+// since two of these may begin a command to the runner of a CI job. Works on
+// eight bytes at a time.
 inline size_t plain_json(std::string_view text) {
   constexpr uint64_t kOnes = 0x0101010101010101;
   constexpr uint64_t kHighs = 0x8080808080808080;
@@ -22,8 +24,8 @@ inline size_t plain_json(std::string_view text) {
     const uint64_t quote = word ^ (kOnes * '"');
     const uint64_t backslash = word ^ (kOnes * '\\');
     const uint64_t hash = word ^ (kOnes * '#');
-    // High bits where a byte is special. Borrows and carries may mark others
-    // beside these, and take no mark away.
+    // The high bit of each special byte is set. Borrows and carries may set the
+    // high bits of neighbouring bytes as well, but never clear one.
     const uint64_t special = (quote - kOnes) | (backslash - kOnes) |
                              (hash - kOnes) | (word - kOnes * 0x20) |
                              (word + kOnes) | word;
@@ -36,7 +38,7 @@ inline size_t plain_json(std::string_view text) {
   return at;
 }
 
-// "\\n", "\\r" and "\\t"; empty for any other character.
+// Returns "\\n", "\\r" or "\\t"; empty for any other character.
 inline std::string_view short_escape(char32_t code_point) {
   switch (code_point) {
     case '\n':

@@ -23,8 +23,8 @@
 namespace shardplan {
 namespace {
 
-// Rules, configs and headers are read, so that nobody can change them under us;
-// weights are mapped, since they may be larger than memory.
+// Rules, configs and headers are read, so that nobody can change them during
+// the run. Weights are mapped, since they may be larger than memory.
 constexpr int64_t kMapAbove = int64_t{16} << 20;
 constexpr size_t kReadPiece = size_t{64} * 1024;
 
@@ -43,7 +43,7 @@ class MappedBytes : public Bytes {
     return {static_cast<const char*>(data_), size_};
   }
   void let_go(uint64_t offset) const override {
-    // Whole pages of the largest size that there may be.
+    // Rounds down to whole pages of the largest page size.
     constexpr uint64_t kPages = uint64_t{1} << 21U;
     const uint64_t bytes = std::min<uint64_t>(offset, size_) / kPages * kPages;
     if (bytes > 0) ::madvise(data_, bytes, MADV_DONTNEED);
@@ -55,7 +55,7 @@ class MappedBytes : public Bytes {
   std::shared_ptr<std::atomic<bool>> shortened_;
 };
 
-// Null when the file cannot be mapped; it is read then.
+// Returns null if the file cannot be mapped; it is then read.
 std::shared_ptr<const Bytes> map_file(
     int fd, size_t size, const std::shared_ptr<std::atomic<bool>>& shortened) {
   void* data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
@@ -67,10 +67,10 @@ std::shared_ptr<const Bytes> map_file(
   return nullptr;
 }
 
-// How a stream that may have nothing to read yet is taken.
+// Whether reading may block on a stream that has no data yet.
 enum class Waiting : uint8_t { Refused, Allowed };
 
-// What was read into memory.
+// Bytes that were read into memory.
 class ReadBytes : public Bytes {
  public:
   ReadBytes(std::unique_ptr<char[]> bytes, size_t size)
@@ -88,12 +88,13 @@ std::unique_ptr<char[]> copy_of(const char* bytes, size_t count, size_t room) {
   return copy;
 }
 
-// Up to `limit` bytes, to the end of the stream; `size` of them are expected.
+// Reads up to `limit` bytes, or to the end of the stream; `size` is the
+// expected number.
 std::shared_ptr<const Bytes> read_stream(int fd, int64_t limit, int64_t size,
                                          Waiting waiting, std::string& why) {
   const bool capped = limit == kWholeFile;
   const auto most = static_cast<size_t>(capped ? kMaxStream + 1 : limit);
-  // One byte more tells that the file has ended.
+  // One more byte detects the end of the file.
   size_t room = std::min(most, static_cast<size_t>(size) + 1);
   auto bytes = std::make_unique_for_overwrite<char[]>(room);
   size_t used = 0;
@@ -105,7 +106,7 @@ std::shared_ptr<const Bytes> read_stream(int fd, int64_t limit, int64_t size,
     const ssize_t got =
         retry([&] { return ::read(fd, bytes.get() + used, room - used); });
     if (got < 0 && errno == EAGAIN && waiting == Waiting::Allowed) {
-      // Somebody made our standard input non-blocking.
+      // Another process made our standard input non-blocking.
       pollfd wait{fd, POLLIN, 0};
       retry([&] { return ::poll(&wait, 1, -1); });
       continue;
@@ -126,7 +127,7 @@ std::shared_ptr<const Bytes> read_stream(int fd, int64_t limit, int64_t size,
   return std::make_shared<ReadBytes>(std::move(bytes), used);
 }
 
-// Empty when what is open there can be read to an end, else why not.
+// Returns "" if the open file has an end, else why not.
 std::string endless_reason(int fd, const struct stat& info, Waiting waiting) {
   if (S_ISFIFO(info.st_mode) && waiting == Waiting::Refused) {
     return "is a pipe; only pipes named on the command line are read";
@@ -138,12 +139,12 @@ std::string endless_reason(int fd, const struct stat& info, Waiting waiting) {
   return device && !null && !typed ? "is a device, which may never end" : "";
 }
 
-// So that no file we open becomes standard output. What was closed stays so:
-// reading and writing fail.
+// Prevents a file that we open from becoming a standard stream. A stream that
+// was closed stays unusable: reading and writing fail.
 void occupy_standard_streams() {
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(fd, F_GETFD) != -1 || errno != EBADF) continue;
-    // The lowest free number, which is `fd`.
+    // Opens the lowest free number, which is `fd`.
     ::open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
   }
 }
@@ -192,7 +193,7 @@ class RealHost : public Host {
                                          std::string& why) override {
     const Waiting waiting =
         waited_for_.contains(path) ? Waiting::Allowed : Waiting::Refused;
-    // Neither opening nor reading waits where it must not.
+    // Neither open() nor read() may block on a path that the user did not name.
     const int wait = waiting == Waiting::Allowed ? 0 : O_NONBLOCK;
     const Descriptor file = open_file(path, O_RDONLY | O_NOCTTY | wait);
     struct stat info {};
@@ -212,7 +213,7 @@ class RealHost : public Host {
       size = limit < 0 ? info.st_size : std::min<int64_t>(limit, info.st_size);
       if (auto mapped = map_large(path, file.get(), size)) return mapped;
     }
-    // Also files of size 0: those under /proc are not really empty.
+    // Also reads files of size 0: those under /proc are not really empty.
     return read_stream(file.get(), limit, size, waiting, why);
   }
 
@@ -309,7 +310,7 @@ class RealHost : public Host {
   }
 
  private:
-  // Null when it is small, or cannot be mapped.
+  // Returns null if the file is small or cannot be mapped.
   std::shared_ptr<const Bytes> map_large(const std::string& path, int fd,
                                          int64_t size) {
     if (size <= kMapAbove) return nullptr;
@@ -319,8 +320,8 @@ class RealHost : public Host {
     return mapped;
   }
 
-  // A text on the terminal that does not end its line is a status line, until
-  // it is erased.
+  // A text on the terminal without a line break at its end is a status line,
+  // until it is erased.
   void note_status(std::string_view text) {
     note_status_line(text.back() != '\n' && text != kEraseLine &&
                      is_terminal(Stream::Err));

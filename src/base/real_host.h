@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every use of the system's calls needs: descriptors that are closed,
-// calls that are tried again, errors as words.
+// Helpers for system calls: descriptors that close themselves, retries, and
+// errors as text.
 #pragma once
 
 #include <cctype>
@@ -18,7 +18,7 @@
 
 namespace shardplan {
 
-// "no such file or directory"
+// Returns the text of an errno value: "no such file or directory".
 inline std::string reason(int error) {
   std::string text = std::generic_category().message(error);
   if (text.size() > 1 && std::islower(text[1]) != 0) {
@@ -47,7 +47,7 @@ class Descriptor {
 
   int get() const { return fd_; }
   explicit operator bool() const { return fd_ >= 0; }
-  // False when what was written could not be kept after all.
+  // Returns false if written data could not be stored after all.
   bool close() {
     const int fd = std::exchange(fd_, -1);
     return fd < 0 || ::close(fd) == 0 || errno == EINTR;
@@ -63,25 +63,26 @@ inline Descriptor open_file(const std::string& path, int flags,
       retry([&] { return ::open(path.c_str(), flags | O_CLOEXEC, mode); }));
 }
 
-// The machine we run on, as a Host (POSIX).
+// RealHost: the machine that shardplan runs on, as a Host (POSIX).
 //
-// Files above 16 MiB are mapped, others read, so that only the large ones can
-// change under us; one of those that becomes shorter reads as zeros and is
-// reported (shortened_file). Pipes that the user named are read to their end,
-// at most kMaxStream bytes; other pipes, and devices that may never end, are
-// refused.
+// Files above 16 MiB are mapped and others are read, so only large files can
+// change while they are used. A mapped file that becomes shorter reads as zeros
+// and is reported (shortened_file). Pipes that the user named are read to their
+// end, at most kMaxStream bytes; other pipes, and devices that may never end,
+// are rejected.
 //
-// A file is written beside its target under a temporary name, which goes away
-// when writing fails and on every signal that ends the program and can be
-// caught; it is on the disk before it gets its name. Permissions of a file that
-// is replaced are kept, its owner where that is allowed. A target that is a
-// pipe or a device, or the file that standard output already goes to, is
-// written directly; a link is followed, also one that leads nowhere yet.
+// A file is written next to its target under a temporary name. The temporary
+// file is removed if writing fails and on every catchable signal that ends the
+// program; its data is on the disk before it gets its final name. A file that
+// is replaced retains its permissions and, where permitted, its owner. A target
+// that is a pipe or a device, or the file that standard output already goes to,
+// is written directly. Links are followed, even if their target does not exist
+// yet.
 
 inline constexpr int64_t kMaxStream = int64_t{4} << 30;
 
-// Ignores SIGPIPE and SIGXFSZ for the process: a closed pipe, and a file that
-// may not get so large, is a write() that is false.
+// Ignores SIGPIPE and SIGXFSZ for the process, so that a closed pipe or a file
+// size limit makes write() return false.
 std::unique_ptr<Host> make_real_host();
 
 }  // namespace shardplan

@@ -36,7 +36,8 @@ static_assert(std::atomic<bool>::is_always_lock_free);
 static_assert(std::atomic<int>::is_always_lock_free);
 static_assert(std::atomic<uintptr_t>::is_always_lock_free);
 
-// A mapped file: free where `begin` is 0, being filled in where it is 1.
+// A mapped file. `begin` is 0 if the entry is free, and 1 while it is filled
+// in.
 struct Mapping {
   std::atomic<uintptr_t> begin{0};
   std::atomic<uintptr_t> end{0};
@@ -57,7 +58,7 @@ void leave_nothing() {
     if (const int leader = child.load()) ::kill(-leader, SIGKILL);
   }
   if (g_status_line.load()) {
-    // Nothing can be done where it fails: the program ends either way.
+    // A failure cannot be handled; the program ends either way.
     [[maybe_unused]] const ssize_t done =
         ::write(STDERR_FILENO, kEraseLine.data(), kEraseLine.size());
   }
@@ -65,10 +66,11 @@ void leave_nothing() {
 
 void clean_up(int signal) {
   leave_nothing();
-  ::raise(signal);  // SA_RESETHAND: now with its default effect
+  ::raise(signal);  // SA_RESETHAND: now has its default effect
 }
 
-// True when `address` is of a mapped file: its page is then one of zeros.
+// Maps pages of zeros from `address` to the end of its file. Returns false if
+// the address is not in a mapped file.
 bool fill_with_zeros(uintptr_t address) {
   for (Mapping& mapping : g_mappings) {
     const uintptr_t begin = mapping.begin.load();
@@ -89,7 +91,7 @@ struct sigaction g_bus_before {};
 
 void on_bus_error(int signal, siginfo_t* info, void* context) {
   const int error = errno;
-  const bool sent = info->si_code <= 0;  // by a process; there is no address
+  const bool sent = info->si_code <= 0;  // by a process, without address
   if (!sent && fill_with_zeros(reinterpret_cast<uintptr_t>(info->si_addr))) {
     errno = error;
     return;
@@ -98,7 +100,7 @@ void on_bus_error(int signal, siginfo_t* info, void* context) {
     g_bus_before.sa_sigaction(signal, info, context);
     return;
   }
-  // What failed is tried again on return, and then ends the program.
+  // On return the failed access is repeated, and then ends the program.
   leave_nothing();
   ::signal(signal, SIG_DFL);
   if (sent) ::raise(signal);
@@ -111,7 +113,7 @@ bool ends_the_program(int signal) {
   return !contains(kOthers, signal);
 }
 
-// A stack that overflowed has no room for a handler.
+// The handler needs its own stack: one that overflowed has no room for it.
 void make_stack() {
   static std::array<char, 64 * 1024> room{};
   stack_t before{};
@@ -130,7 +132,7 @@ void install_clean_up() {
   ours.sa_flags = static_cast<int>(SA_RESETHAND) | SA_ONSTACK;
   for (int signal = 1; signal <= SIGRTMAX; ++signal) {
     struct sigaction before {};
-    // One that is ignored (nohup), or somebody else's, stays so.
+    // Leaves ignored signals (nohup) and handlers of others unchanged.
     if (ends_the_program(signal) &&
         ::sigaction(signal, nullptr, &before) == 0 &&
         (before.sa_flags & SA_SIGINFO) == 0 && before.sa_handler == SIG_DFL) {
@@ -153,7 +155,7 @@ void install_bus_handler() {
   ::sigaction(SIGBUS, &ours, nullptr);
 }
 
-// Of the thread that holds signals back.
+// Per thread: the signal mask before the first hold, and the number of holds.
 thread_local sigset_t t_before{};
 thread_local int t_holds = 0;
 
@@ -240,7 +242,8 @@ void ignore_write_signals() {
 
 namespace {
 
-// Written as it stands: a pipe, a device, or where stdout or stderr goes.
+// A target that is written in place: a pipe, a device, or the destination of
+// stdout or stderr.
 class DirectFile : public OutputFile {
  public:
   explicit DirectFile(Descriptor file) : file_(std::move(file)) {}
@@ -263,14 +266,14 @@ class DirectFile : public OutputFile {
 constexpr const char* kHardLinks =
     "it has other hard links, which would keep the old content";
 
-// False when what was written did not reach the disk. Some file systems know
-// nothing of that.
+// Returns false if written data did not reach the disk. File systems that do
+// not support fsync count as success.
 bool synchronise(int fd) {
   return retry([&] { return ::fsync(fd); }) == 0 || errno == EINVAL ||
          errno == ENOSYS || errno == EROFS;
 }
 
-// Whether all of the file is this text.
+// Returns whether the text is the whole content of the file.
 bool holds(int fd, std::string_view text) {
   struct stat info {};
   if (::fstat(fd, &info) != 0 ||
@@ -292,12 +295,13 @@ bool holds(int fd, std::string_view text) {
   return true;
 }
 
-// Who opens the file for writing waits while this is held, and is seen to. Not
-// all file systems have that, and it needs to be our file.
+// Holds a lease on a file: while it is held, a process that opens the file for
+// writing blocks and is detected. Not all file systems support leases, and the
+// file must belong to our user.
 class WriteWatch {
  public:
   explicit WriteWatch(int fd) : fd_(fd) {
-    // The kernel says so by a signal, too, which would end us.
+    // The kernel also sends a signal, which would end this process.
     ignored_.sa_handler = SIG_IGN;
     ::sigaction(SIGIO, &ignored_, &before_);
     held_ = ::fcntl(fd_, F_SETLEASE, F_RDLCK) == 0;
@@ -307,11 +311,12 @@ class WriteWatch {
   WriteWatch& operator=(const WriteWatch&) = delete;
   ~WriteWatch() {
     if (held_) ::fcntl(fd_, F_SETLEASE, F_UNLCK);
-    // One that came while signals were held back waits; this forgets it.
+    // Discards a signal that is pending because signals were held.
     ::sigaction(SIGIO, &ignored_, nullptr);
     ::sigaction(SIGIO, &before_, nullptr);
   }
-  // Somebody has it open for writing, or waits to.
+  // Returns whether a process has the file open for writing or waits to open
+  // it.
   bool sees_a_writer() const {
     return written_ || (held_ && ::fcntl(fd_, F_GETLEASE) == F_UNLCK);
   }
@@ -324,16 +329,16 @@ class WriteWatch {
   struct sigaction before_ {};
 };
 
-// Two names change places; false, with errno.
+// Exchanges two names atomically. Returns false, with errno, on failure.
 bool swap_names(const std::string& a, const std::string& b) {
   return ::syscall(SYS_renameat2, AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(),
                    RENAME_EXCHANGE) == 0;
 }
 
-// The temporary file is there already, and noted as unfinished.
+// A temporary file that replaces its target on commit().
 class ReplacingFile : public OutputFile {
  public:
-  // With `before` it replaces a file of that text alone.
+  // With `before`, it only replaces a file that has that text.
   ReplacingFile(std::string temporary, std::string target,
                 std::optional<std::string> before)
       : temporary_(std::move(temporary)),
@@ -345,7 +350,8 @@ class ReplacingFile : public OutputFile {
     if (made_ && !committed_) ::unlink(temporary_.c_str());
     forget_unfinished(temporary_.c_str());
   }
-  // False, with errno, when there is such a file already or none can be made.
+  // Creates and registers the temporary file. Returns false, with errno, if it
+  // exists already or cannot be created.
   bool make() {
     const SignalHold hold;
     file_ = open_file(temporary_, O_WRONLY | O_CREAT | O_EXCL, 0600);
@@ -370,7 +376,8 @@ class ReplacingFile : public OutputFile {
       committed_ = noted(::rename(temporary_.c_str(), target_.c_str()) == 0);
     }
     if (!committed_) return false;
-    // The new name as well; the file is whole whether or not that works.
+    // Also flushes the new name; the file is complete whether or not that
+    // works.
     const std::string folder = std::filesystem::path(target_).parent_path();
     const Descriptor opened =
         open_file(folder.empty() ? "." : folder, O_RDONLY | O_DIRECTORY);
@@ -390,11 +397,12 @@ class ReplacingFile : public OutputFile {
     return false;
   }
 
-  // What others wrote since the file was read must not be lost. The two files
-  // change places, so that the old one is looked at when nobody can open it by
-  // its name any more; if it has changed they change back. What is left is who
-  // opened it before and writes after the last look: seen where the file system
-  // has leases, but for one that is on its way between name and file.
+  // Replaces the target without losing what others wrote since it was read. The
+  // two files exchange names, so the old one is checked when nobody can open it
+  // by name any more; if it has changed, the names are exchanged back. The
+  // remaining risk is a process that opened the old file before and writes
+  // after the last check. On file systems with leases it is detected, except
+  // while it is between looking up the name and opening the file.
   bool replace_unchanged() {
     const SignalHold hold;
     const Descriptor old = open_file(target_, O_RDONLY | O_NOCTTY | O_NONBLOCK);
@@ -425,13 +433,14 @@ class ReplacingFile : public OutputFile {
       return true;
     }
     if (!noted(swap_names(temporary_, target_))) {
-      // The file now under the temporary name is someone's; it must stay.
+      // The file now under the temporary name belongs to someone else; it must
+      // stay.
       made_ = false;
       problem_ += "; its old content is in `" + temporary_ + "`";
       return false;
     }
     if (::stat(temporary_.c_str(), &there) == 0 && there.st_size != size_) {
-      // In that moment somebody wrote to ours.
+      // Another process wrote to the new file in between.
       made_ = false;
       has_changed();
       problem_ += "; what was written meanwhile is in `" + temporary_ + "`";
@@ -444,13 +453,13 @@ class ReplacingFile : public OutputFile {
   std::string temporary_;
   std::string target_;
   std::optional<std::string> before_;
-  off_t size_ = 0;  // written
+  off_t size_ = 0;  // bytes written
   std::string problem_;
   bool made_ = false;
   bool committed_ = false;
 };
 
-// 1 or 2 when `info` is the file that this stream already goes to.
+// Returns the stream, 1 or 2, that already goes to the file `info`.
 std::optional<int> stream_of(const struct stat& info) {
   for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) {
     struct stat stream {};
@@ -462,14 +471,14 @@ std::optional<int> stream_of(const struct stat& info) {
   return std::nullopt;
 }
 
-// 0666 as the umask leaves it.
+// Returns 0666 as restricted by the umask.
 mode_t new_file_mode() {
   const mode_t mask = ::umask(0);
   ::umask(mask);
   return 0666 & ~mask;
 }
 
-// Where a link leads, though nothing is there yet.
+// Returns the final target of a link, even if it does not exist yet.
 std::string end_of_links(std::string path) {
   std::error_code error;
   for (int links = 0; links < 40; ++links) {
@@ -480,15 +489,15 @@ std::string end_of_links(std::string path) {
   return path;
 }
 
-// What a file that replaces another takes over from it.
+// The attributes that a replacement inherits from the old file.
 struct Kept {
   mode_t mode = 0;
-  struct stat before {};  // of the other one
-  std::string path = {};  // the other one; "" for none
-  bool always = false;    // else only where it is allowed
+  struct stat before {};  // attributes of the old file
+  std::string path = {};  // the old file; "" for none
+  bool always = false;    // failure is an error; else best effort
 };
 
-// An access list is part of who may read a file.
+// The access list also determines who may read the file.
 bool copy_access_list(const std::string& from, int to) {
   constexpr const char* kName = "system.posix_acl_access";
   std::array<char, 4096> list{};
@@ -498,7 +507,7 @@ bool copy_access_list(const std::string& from, int to) {
   return ::fsetxattr(to, kName, list.data(), static_cast<size_t>(size), 0) == 0;
 }
 
-// False, with errno, when the file cannot be as it must.
+// Returns false, with errno, if a required attribute cannot be set.
 bool take_over(const Kept& kept, int fd) {
   struct stat now {};
   if (kept.path.empty()) return ::fchmod(fd, kept.mode) == 0;
@@ -508,7 +517,7 @@ bool take_over(const Kept& kept, int fd) {
       kept.always) {
     return false;
   }
-  // After the owner, a change of which takes bits away.
+  // The mode is set after the owner, because changing the owner clears bits.
   if (::fchmod(fd, kept.mode) != 0) return false;
   return copy_access_list(kept.path, fd) || !kept.always;
 }
@@ -548,7 +557,7 @@ std::unique_ptr<OutputFile> direct(Descriptor file, std::string& why) {
   return std::make_unique<DirectFile>(std::move(file));
 }
 
-// A link that leads nowhere yet is followed: the file is made there.
+// Follows a link whose target does not exist yet, and creates the target.
 std::unique_ptr<OutputFile> new_file(const std::string& path,
                                      std::string& why) {
   const std::string target = end_of_links(path);
@@ -557,7 +566,7 @@ std::unique_ptr<OutputFile> new_file(const std::string& path,
   return file;
 }
 
-// With `before` it is edited: nothing of it is lost.
+// With `before` the file is edited, and all its attributes are preserved.
 std::unique_ptr<OutputFile> replace_existing(
     const std::string& path, const struct stat& info,
     const std::optional<std::string>& before, std::string& why) {
@@ -569,7 +578,7 @@ std::unique_ptr<OutputFile> replace_existing(
     why = reason(errno);
     return nullptr;
   }
-  // The file that a link names is replaced, not the link.
+  // Replaces the file that a link points to, not the link.
   std::error_code error;
   const auto real = std::filesystem::canonical(path, error);
   const std::string target = error ? path : real.string();
@@ -587,7 +596,7 @@ bool write_all(int fd, std::string_view text) {
     if (done >= 0) {
       text.remove_prefix(static_cast<size_t>(done));
     } else if (errno == EAGAIN) {
-      // Somebody made our standard output non-blocking.
+      // Another process made our standard output non-blocking.
       pollfd wait{fd, POLLOUT, 0};
       retry([&] { return ::poll(&wait, 1, -1); });
     } else {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What signals do to the process: when one ends it, unfinished files vanish and
-// programs that it has started end; a mapped file that becomes shorter reads as
-// zeros instead of ending it.
+// Signal handling of the process: when a signal ends it, unfinished files are
+// removed and the programs that it started are killed; a mapped file that
+// becomes shorter reads as zeros instead of ending the process.
 //
-// A handler can reach nothing but globals that need no lock, so this is the one
-// state that hosts share.
+// A signal handler can access only globals that need no lock, so this is the
+// only state that hosts share.
 #pragma once
 
 #include <atomic>
@@ -19,8 +19,8 @@ namespace shardplan {
 
 inline constexpr size_t kMostUnfinished = 256;
 
-// While one exists no signal is handled, so that making a file and noting it
-// are one step.
+// Blocks all signals during its lifetime, so that creating a file and
+// registering it are atomic.
 class SignalHold {
  public:
   SignalHold();
@@ -29,40 +29,42 @@ class SignalHold {
   SignalHold& operator=(const SignalHold&) = delete;
 };
 
-// From now on any signal that ends the program and can be caught removes the
-// file. `path` must stay where it is until forget_unfinished(). False when
-// kMostUnfinished are noted already.
+// Registers a file that every catchable signal that ends the program removes.
+// The characters of `path` must stay valid until forget_unfinished(). Returns
+// false if kMostUnfinished files are registered already.
 bool note_unfinished(const char* path);
 void forget_unfinished(const char* path);
 
 inline constexpr size_t kMostChildren = 64;
 
-// The same for the program `child` and all of its session, which is ended.
-// False when kMostChildren are noted already.
+// Registers a child program. Every catchable signal that ends this process also
+// kills the child and the rest of its session. Returns false if kMostChildren
+// are registered already.
 bool note_child(int child);
 void forget_child(int child);
 
 inline constexpr std::string_view kEraseLine = "\r\x1b[K";
 
-// The same for a status line on the terminal: it is erased.
+// Registers a status line on the terminal, which the same signals erase.
 void note_status_line(bool open);
 
-// Makes reading [data, data + size), a mapped file, safe: where the file no
-// longer has a page, or its disk fails, that and what follows reads as zeros,
-// and `shortened` becomes true. False, and nothing is safe, when very many are
-// noted already. `shortened` must live until forget_mapping().
+// Makes reading [data, data + size), a mapped file, safe: if the file no longer
+// has a page, or its disk fails, that page and everything after it read as
+// zeros, and `shortened` becomes true. Returns false, and protects nothing, if
+// too many mappings are registered. `shortened` must live until
+// forget_mapping().
 bool note_mapping(const void* data, size_t size, std::atomic<bool>* shortened);
 void forget_mapping(const void* data);
 
-// SIGPIPE and SIGXFSZ become errors of the write.
+// Makes writes fail with an error instead of SIGPIPE and SIGXFSZ.
 void ignore_write_signals();
 
-// Files that are written on the machine we run on; see Host::create_file.
+// Files written on the real machine; see Host::create_file.
 
-// False, with errno, when not all of it could be written.
+// Returns false, with errno, if not everything could be written.
 bool write_all(int fd, std::string_view text);
 
-// Null, with the reason in `why`, when nothing can be written there.
+// Returns null, with the reason in `why`, if nothing can be written there.
 std::unique_ptr<OutputFile> create_real_file(const std::string& path,
                                              std::string& why);
 std::unique_ptr<OutputFile> edit_real_file(const std::string& path,

@@ -6,7 +6,7 @@
 namespace shardplan {
 namespace {
 
-// The program's own text, which is not copied.
+// Refers to the program's own text without copying it.
 class ShippedBytes : public Bytes {
  public:
   explicit ShippedBytes(std::string_view text) : text_(text) {}

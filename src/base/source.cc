@@ -21,12 +21,13 @@ bool starts_code_point(char c) {
   return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U;
 }
 
-// Columns are counted from the start of a line, and a file may be one line with
-// as many findings as it has bytes: so counting goes on where it last stopped.
+// The position that was counted last. Columns are counted from the start of a
+// line, and a file may be one line with as many findings as bytes, so counting
+// resumes there.
 struct Counted {
   std::weak_ptr<const Bytes> bytes;
-  uint64_t start = 0;   // of the line
-  uint64_t offset = 0;  // up to which code points were counted
+  uint64_t start = 0;   // start of the line
+  uint64_t offset = 0;  // end of the counted code points
   int64_t points = 0;
 };
 
@@ -35,17 +36,17 @@ bool is_same(const std::weak_ptr<const Bytes>& a,
   return !a.owner_before(b) && !b.owner_before(a);
 }
 
-// Code points of [start, offset) of a line.
+// Returns the number of code points in [start, offset) of a line.
 int64_t points_before(const std::shared_ptr<const Bytes>& bytes, uint64_t start,
                       uint64_t offset) {
-  constexpr uint64_t kLong = 4096;  // shorter lines are counted at once
+  constexpr uint64_t kLong = 4096;  // shorter lines are counted directly
   const std::string_view all = bytes->view();
   const auto count = [&](uint64_t from) {
     const std::string_view some = all.substr(from, offset - from);
     return static_cast<int64_t>(std::ranges::count_if(some, starts_code_point));
   };
   if (offset - start < kLong) return count(start);
-  // Findings name places in a few files in turn.
+  // Findings alternate between locations in a few files.
   thread_local std::array<Counted, 4> recent;
   thread_local size_t next = 0;
   auto known = std::ranges::find_if(recent, [&](const Counted& c) {
@@ -75,9 +76,9 @@ SourceFile::SourceFile(std::string name, std::shared_ptr<const Bytes> bytes)
 
 namespace {
 
-// Adds the line starts up to an offset. The last element is up to where they
-// are counted: a file may be larger than anybody would read, and lines are
-// counted as far as somebody asks.
+// Adds the line starts up to an offset. The last element is the end of the
+// counted text: a file may be larger than anyone would read, and lines are
+// counted only as far as necessary.
 void count_lines_up_to(std::vector<uint64_t>& starts, std::string_view text,
                        uint64_t offset) {
   if (starts.empty()) starts = {0, 0};
@@ -111,8 +112,8 @@ Position SourceFile::position(uint64_t offset) const {
 }
 
 std::string_view SourceFile::line(int64_t number) const {
-  // What is drawn of a line is near to a place that was asked for: of one that
-  // ends far behind all of these the beginning will do.
+  // Excerpts are drawn near a position that was requested before. For a line
+  // that ends much later, its beginning suffices.
   constexpr uint64_t kFurther = uint64_t{64} << 20U;
   const std::string_view all = text();
   const auto index = static_cast<size_t>(number - 1);
@@ -124,7 +125,8 @@ std::string_view SourceFile::line(int64_t number) const {
     if (has_begun) break;
   }
   if (number < 1 || index >= known()) return {};
-  // A file may be one long line, and asked for it thousands of times.
+  // Must not scan the line: a file may be one long line that is requested
+  // thousands of times.
   const uint64_t end =
       index + 1 < known() ? line_starts_[index + 1] - 1 : line_starts_.back();
   std::string_view rest =

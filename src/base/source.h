@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A text that a user gave us, and places in it.
+// SourceFile: a text from the user. Span: a range of bytes in it.
 //
-// SourceFile is a file, standard input, or the value of a flag: `--mesh
+// A SourceFile is a file, standard input, or the value of a flag: `--mesh
 // fsdp=4,tp` is a SourceFile named `--mesh`, so flags get the same carets as
-// files. A Span is a range of its bytes. Spans stay valid as long as their
-// SourceFile; SourceFiles are held by shared_ptr from whatever was read out of
-// them (manifest, rules, plan), so a Diagnostic may keep spans for a whole run.
+// files. A Span is valid as long as its SourceFile. Everything read from a
+// SourceFile (manifest, rules, plan) owns it through a shared_ptr, so a
+// Diagnostic may keep spans for a whole run.
 #pragma once
 
 #include <cstdint>
@@ -17,19 +17,19 @@
 
 namespace shardplan {
 
-// Bytes that somebody keeps alive: a string, or a mapped file.
+// Bytes and their owner: a string, or a mapped file.
 class Bytes {
  public:
   virtual ~Bytes() = default;
   virtual std::string_view view() const = 0;
-  // A hint: bytes before `offset` are hardly looked at again, so a mapped file
-  // need not keep them in memory. They come back when they are.
+  // A hint that bytes before `offset` will hardly be read again, so a mapped
+  // file may release their pages. Reading them loads them again.
   virtual void let_go(uint64_t /*offset*/) const {}
 };
 
 std::shared_ptr<const Bytes> bytes_of(std::string text);
 
-// 1-based; columns count code points, as editors do.
+// 1-based; columns count code points, as in editors.
 struct Position {
   int64_t line = 1;
   int64_t column = 1;
@@ -44,10 +44,11 @@ class SourceFile {
   std::string_view text() const { return bytes_->view(); }
   void let_go(uint64_t offset) const { bytes_->let_go(offset); }
 
-  // Offsets past the end give the place behind the last character. The first
-  // call scans the whole text for line starts.
+  // Returns the position of a byte offset; offsets past the end give the
+  // position after the last character. Scans the text for line starts up to the
+  // offset, once.
   Position position(uint64_t offset) const;
-  // The text of a 1-based line, without its end-of-line characters.
+  // Returns the text of a 1-based line, without its end-of-line characters.
   std::string_view line(int64_t number) const;
 
  private:
@@ -60,11 +61,11 @@ class SourceFile {
 
 using SourcePtr = std::shared_ptr<const SourceFile>;
 
-// Lines of a text are counted when somebody first asks for one, which two
-// threads must not do at once: what threads share has them counted before.
+// Counts the lines of sources that threads will share. A source otherwise
+// counts its lines when first asked, which is not thread-safe.
 void count_lines(std::span<const SourcePtr> sources);
 
-// Bytes [begin, end) of a file; a null file means "no place".
+// Bytes [begin, end) of a file; a null file means "no location".
 struct Span {
   const SourceFile* file = nullptr;
   uint64_t begin = 0;

@@ -29,13 +29,13 @@ std::optional<Number> parse_whole(std::string_view text) {
 
 constexpr char32_t kReplacement = 0xFFFD;
 
-// Not printf: its decimal point depends on the locale.
+// Avoids printf, whose decimal point depends on the locale.
 std::string fixed(double value, int decimals) {
   return fmt::format("{:.{}f}", value, decimals);
 }
 
-// Decimals that `value` is shown with so that it has three or four digits,
-// judged after rounding: 9.996 is "10.0", not "10.00".
+// Returns the number of decimals that shows three or four digits, judged after
+// rounding: 9.996 is "10.0", not "10.00".
 int size_decimals(double value) { return value < 9.995 ? 2 : 1; }
 
 std::u32string code_points(std::string_view text) {
@@ -53,8 +53,9 @@ std::u32string lowered(std::u32string text) {
   return text;
 }
 
-// Edits (insert, delete, replace, swap neighbours) that turn `a` into `b`, no
-// text edited twice: the "optimal string alignment" form of Damerau's distance.
+// Returns the number of edits (insert, delete, replace, swap neighbours) that
+// turn `a` into `b` without editing any substring twice: the "optimal string
+// alignment" variant of the Damerau-Levenshtein distance.
 size_t edit_distance(std::u32string_view a, std::u32string_view b) {
   std::vector<size_t> before(b.size() + 1), last(b.size() + 1),
       row(b.size() + 1);
@@ -74,7 +75,7 @@ size_t edit_distance(std::u32string_view a, std::u32string_view b) {
   return last[b.size()];
 }
 
-// A code point and the marks of no width that follow it.
+// A code point and the zero-width marks that follow it.
 struct Cluster {
   size_t begin = 0;
   int width = 0;
@@ -99,7 +100,7 @@ std::string bytes_text(double bytes) {
     return std::isnan(bytes) ? "undefined" : "infinite";
   double value = std::abs(bytes);
   size_t unit = 0;
-  // What would round to 1024 of a unit is one of the next.
+  // A value that would round to 1024 is shown in the next unit.
   while (unit + 1 < kUnits.size() && value >= (unit == 0 ? 1023.5 : 1023.95)) {
     value /= 1024;
     ++unit;
@@ -118,7 +119,7 @@ std::string seconds_text(double seconds, std::string_view micro) {
       {{1, ""}, {1e-3, "m"}, {1e-6, micro}, {1e-9, "n"}}};
   const double size = std::abs(seconds);
   if (size == 0) return "0 s";
-  // What would round to 1000 of a unit is one of the next.
+  // A value that would round to 1000 is shown in the next unit.
   const auto unit = std::ranges::find_if(units, [&](const Unit& candidate) {
     return size >= 0.9995 * candidate.size;
   });
@@ -265,7 +266,7 @@ bool is_like(std::string_view pattern, std::string_view text) {
 
 namespace {
 
-// Behind a number at `at`: "1,234.5 GiB", "7", "12 %".
+// Returns the end of the number and unit at `at`: "1,234.5 GiB", "7", "12 %".
 size_t end_of_number(std::string_view text, size_t at) {
   while (at < text.size() &&
          (is_digit(text[at]) ||
@@ -330,9 +331,10 @@ std::string list_text(std::span<const int64_t> numbers, size_t limit) {
 
 std::optional<std::string> nearest(std::string_view word,
                                    std::span<const std::string> candidates) {
-  // Nobody mistypes more than this; the cost grows with the square.
+  // Longer words are not typing errors, and the cost grows with the square.
   constexpr size_t kLongest = 256;
-  // Pairs of characters that are compared: candidates may be anybody's names.
+  // Limits the pairs of characters to compare, since candidates may come from
+  // files.
   constexpr size_t kMostPairs = 10'000'000;
   size_t pairs = 0;
   const std::u32string exact = code_points(word.substr(0, 4 * kLongest + 1));
@@ -350,7 +352,7 @@ std::optional<std::string> nearest(std::string_view word,
     pairs += longer * longer;
     if (pairs > kMostPairs) break;
     const size_t distance = edit_distance(lower, lowered(other));
-    // Something of the word must remain: `x` does not mean `y`.
+    // Some of the word must remain: `x` does not mean `y`.
     if (distance > limit || distance >= longer) continue;
     const std::pair found(distance, edit_distance(exact, other));
     if (best == nullptr || found < best_distance) {
@@ -383,7 +385,7 @@ std::string elide_middle(std::string_view text, int width, bool unicode) {
     return std::string(static_cast<size_t>(std::max(width, 0)), '.');
   }
   const std::vector<Cluster> clusters = clusters_of(text);
-  // The tail gets two thirds: names differ at their ends.
+  // The tail gets two thirds, because names differ at their ends.
   int head_room = (width - mark_width) / 3;
   int tail_room = width - mark_width - head_room;
   size_t head = 0;
@@ -449,7 +451,7 @@ bool is_valid_utf8(std::string_view text) {
 
 namespace {
 
-// First and last code point.
+// The first and last code point of a range.
 struct Range {
   char32_t first, last;
 };
@@ -477,11 +479,11 @@ bool is_printable(char32_t code_point) {
 
 namespace {
 
-// Unassigned code points between two ranges of one kind are counted in, which
+// Ranges include unassigned code points between two ranges of one kind, which
 // keeps the tables short.
 
-// General category Mn, Me or Cf (but not the signs that enclose digits), and
-// the Hangul vowels and finals that join the syllable before them.
+// General category Mn, Me or Cf (except the signs that enclose digits), and the
+// Hangul vowels and finals that join the preceding syllable.
 constexpr Range kZero[] = {
     {0x300, 0x36F},     {0x483, 0x489},     {0x591, 0x5BD},
     {0x5BF, 0x5BF},     {0x5C1, 0x5C2},     {0x5C4, 0x5C5},

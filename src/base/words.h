@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What readers and reports do with words: lists of them, names that are looked
-// up, lines and numbers in a text, and the known word that was meant.
+// Helpers for words: joining lists, finding names, lines and numbers in a text,
+// and suggesting the known word that was meant.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 
 namespace shardplan {
 
-// What `text_of` makes of each, with `between` between them.
+// Joins the results of `text_of`, with `between` between them.
 template <typename Range, typename TextOf>
 std::string joined_of(const Range& range, std::string_view between,
                       TextOf text_of) {
@@ -30,7 +30,7 @@ std::string joined_of(const Range& range, std::string_view between,
   return all;
 }
 
-// The first of that name, or null.
+// Returns the first item with that name, or null.
 template <typename Range>
 auto* find_named(Range&& range, std::string_view name) {
   for (auto& each : range) {
@@ -39,13 +39,13 @@ auto* find_named(Range&& range, std::string_view name) {
   return static_cast<decltype(&*std::begin(range))>(nullptr);
 }
 
-// Whether it is an item of the range.
+// Returns whether the item is in the range.
 template <typename Range, typename Item>
 requires(!std::convertible_to<const Range&, std::string_view>) bool contains(
     const Range& range, const Item& item) {
   return std::find(std::begin(range), std::end(range), item) != std::end(range);
 }
-// Whether it is a part of the text.
+// Returns whether `part` occurs in the text.
 inline bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != text.npos;
 }
@@ -53,7 +53,7 @@ inline bool contains(std::string_view text, char part) {
   return text.find(part) != text.npos;
 }
 
-// The names of all, in their order.
+// Returns the names of all items, in order.
 template <typename Range>
 std::vector<std::string> all_names(const Range& range) {
   std::vector<std::string> names;
@@ -61,20 +61,21 @@ std::vector<std::string> all_names(const Range& range) {
   return names;
 }
 
-// Whether `word` is one of the words, which blanks separate.
+// Returns whether `word` is one of the blank-separated words.
 bool has_word(std::string_view words, std::string_view word);
 
-// ASCII letters only.
+// Returns the text in lower case; converts ASCII letters only.
 std::string lower_case(std::string_view text);
 
-// The whole text as a number in digits; empty when it is none.
+// Parses the whole text as a decimal number; empty if it is not one.
 std::optional<int64_t> parse_integer(std::string_view text);
 std::optional<double> parse_real(std::string_view text);
 
-// Takes the first line, and the end of it, off the text.
+// Removes the first line and its end from `rest`, and returns it.
 std::string_view next_line(std::string_view& rest);
 
-// Adds "did you mean `x`?", the known word that is nearest; else `otherwise`.
+// Adds "did you mean `x`?" with the known word that is nearest; if none is
+// near, adds `otherwise`.
 Diagnostics::Builder suggest(Diagnostics::Builder report, std::string_view word,
                              std::span<const std::string> known,
                              std::string otherwise = "");

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The only file that includes CLI11. It splits the words into flags, their
-// values and the rest; which command may take what is checked here against the
-// tables, since CLI11 knows neither nearest names nor our codes.
+// The only file that includes CLI11. CLI11 splits the words into flags, their
+// values and the rest. This file then checks the commands and flags against the
+// tables, since CLI11 knows neither spelling suggestions nor the codes of
+// diagnostics.
 
 #include "cli/args.h"
 
@@ -22,13 +23,14 @@ std::string option_names(const Flag& flag) {
   return flag.letter == 0 ? name : std::string("-") + flag.letter + "," + name;
 }
 
-// What CLI11 knows; owned by its App. Looking an option up by its name is
-// `noexcept` there and allocates, which ends a program that has no memory.
+// The options registered with CLI11, which its App owns. Looking an option up
+// by its name is `noexcept` there and allocates, which terminates a program
+// that is out of memory.
 struct Known {
   CLI::Option* help = nullptr;
   CLI::Option* version = nullptr;
   CLI::Option* words = nullptr;
-  // In the order of flags(); null for those that no word names.
+  // In the order of flags(); null for flags that no word names.
   std::vector<CLI::Option*> flags;
 };
 
@@ -41,8 +43,9 @@ bool may_name(const std::string& word, const Flag& flag) {
          word.find(flag.letter) != std::string::npos;
 }
 
-// CLI11 compares each new option with all others, which took most of the time
-// of a short command. It knows only the flags that `words` may name.
+// Registers the flags that `words` may name, and no others: CLI11 compares each
+// new option with all earlier ones, which took most of the time of a short
+// command.
 Known add_flags(CLI::App& app, const std::vector<std::string>& words) {
   Known known;
   app.set_help_flag();
@@ -73,8 +76,8 @@ Known add_flags(CLI::App& app, const std::vector<std::string>& words) {
   return known;
 }
 
-// `--flag=` and `--switch=x`: CLI11 would take the next word as the value of
-// the first, and `false` as a reason to ignore the second.
+// Rejects `--flag=` and `--switch=x`: CLI11 would use the next word as the
+// value of the first, and would ignore the second if x is `false`.
 bool check_equals(const std::vector<std::string>& words, Diagnostics& diags) {
   bool fine = true;
   for (const std::string& word : words) {
@@ -187,8 +190,8 @@ void check_arguments(const CommandLine& line, Diagnostics& diags) {
   }
 }
 
-// `help`, `help CMD [TOPIC]`, `help PAGE`, `CMD --help [TOPIC]`, or a command
-// to run.
+// Reads `help`, `help CMD [TOPIC]`, `help PAGE`, `CMD --help [TOPIC]`, or a
+// command to run.
 void read_words(std::vector<std::string> words, bool help, CommandLine& line,
                 Diagnostics& diags) {
   line.help = help || words.empty();
@@ -227,7 +230,7 @@ CommandLine parse_command_line(const std::vector<std::string>& words,
   line.version = options.version->count() > 0;
   bool known = true;
   for (const std::string& word : app.remaining()) {
-    if (word == "--") continue;  // CLI11 keeps the mark itself, too
+    if (word == "--") continue;  // CLI11 returns this mark as a word
     report_unknown_flag(word, diags);
     known = false;
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The words of the command line as a command, its arguments and settings.
+// Splits the words of the command line into a command, its arguments and its
+// settings, and produces the help texts.
 #pragma once
 
 #include <string>
@@ -14,17 +15,17 @@
 namespace shardplan::cli {
 
 struct CommandLine {
-  // Help on `command`, or on the whole program without one.
+  // Help on `command`, or on the whole program if `command` is null.
   bool help = false;
   bool version = false;
-  const Page* page = nullptr;        // to show as help
+  const Page* page = nullptr;        // the help page to show
   const Command* command = nullptr;  // null only with help or version
   std::vector<std::string> arguments;
   std::vector<Setting> settings;
 };
 
-// Every mistake is reported as SP010; what was understood is returned all the
-// same, so that the mistakes can be shown in the format that was asked for.
+// Parses the words. Reports every mistake as SP010 and still returns what it
+// understood, so that the mistakes can be shown in the requested format.
 CommandLine parse_command_line(const std::vector<std::string>& words,
                                Diagnostics& diags);
 
@@ -33,18 +34,19 @@ CommandLine parse_command_line(const std::vector<std::string>& words,
 // "0.1.0"
 std::string_view version();
 
-// What `shardplan` prints without arguments.
+// Returns what `shardplan` prints without arguments.
 std::string overview_text(bool colour);
-// What `shardplan help COMMAND [TOPIC]` prints: examples, arguments, the usual
-// flags, exit codes, a page to read on. With `all` every flag, with the name of
-// a topic the flags of that alone.
+// Returns what `shardplan help COMMAND [TOPIC]` prints: examples, arguments,
+// the usual flags, exit codes and a page to read on. The topic "all" lists
+// every flag; the name of a topic lists only the flags of that topic.
 std::string command_help_text(const Command& command, std::string_view topic,
                               bool colour);
-// A page of docs/: "guide", "rules", "formats/rules.md"; null: there is none.
+// Returns the page of docs/ that `word` names, e.g. "guide", "rules" or
+// "formats/rules.md"; null if there is none.
 const Page* find_help_page(std::string_view word);
 std::vector<std::string> help_page_names();
 
-// Words that arguments may be, for help with misspellings and for completion.
+// The words that arguments may be, for spelling suggestions and completion.
 
 std::vector<std::string> topic_names();  // of `list`
 std::vector<std::string> shell_names();  // of `completion`

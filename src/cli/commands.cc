@@ -239,7 +239,7 @@ std::vector<Command> other_commands() {
   };
 }
 
-// In the order of the overview.
+// Returns the commands in the order of the overview.
 std::vector<Command> all_commands() {
   std::vector<Command> all;
   for (auto* group : {planning_commands, searching_commands, other_commands,

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of commands.
 //
-// To add one: write cli/commands/x.cc with its run function, declare that
-// below, add a row in commands.cc, and name the command at the flags that it
-// takes. Flags of its own stand in x.cc, with their checks, and what they ask
-// for in x.h, a member of Options. Help, completion, `list commands` and the
-// checks of arguments follow from these rows.
+// To add a command: write cli/commands/x.cc with its run function, declare that
+// function below, add a row in commands.cc, and name the command in the rows of
+// the flags it accepts. Flags that only this command accepts are defined in
+// x.cc with their checks; the request that they fill is declared in x.h and is
+// a member of Options. Help, completion, `list commands` and the checks of
+// arguments follow from these rows.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +24,7 @@ namespace shardplan::cli {
 struct Options;
 struct Setting;
 
-// 0 fine, 1 findings, 2 could not run, 3 a bug in shardplan.
+// 0: no findings; 1: findings; 2: could not run; 3: a bug in shardplan.
 enum class Exit : int { Fine = 0, Findings = 1, CouldNotRun = 2, Bug = 3 };
 
 struct Context {
@@ -31,9 +32,9 @@ struct Context {
   Host& host;
   Diagnostics& diags;
   Progress& progress;
-  // Whether some of the answer is on standard output already.
+  // Whether part of the answer is already on standard output.
   bool began_answer = false;
-  // Whether it has been said there why there is no answer.
+  // Whether standard output already explains why there is no answer.
   bool explained = false;
 };
 
@@ -41,7 +42,8 @@ struct Argument {
   std::string_view name;  // "MODEL"
   std::string_view help;  // one line
   bool optional = false;
-  // Who completes it: a file of that extension, or one of a list of words.
+  // How the shell completes the argument: files with an extension, or one of a
+  // list of words.
   enum class Kind : uint8_t {
     Model,
     Plan,
@@ -59,26 +61,29 @@ struct Command {
   std::vector<Argument> arguments;
   std::vector<std::string_view> examples;  // command lines, shown first
   std::vector<std::string_view> exits;     // what 0, 1 and 2 mean, in order
-  // The flags of its short help; empty: all that it takes.
+  // The flags that the short help shows; empty: all flags of the command.
   std::string_view usual;
   std::string_view page;  // docs page at the end of its help
-  // Does all of it: reads, computes, and hands its answer to cli/output.h.
-  // Exit::CouldNotRun means that the reason is in the context's diagnostics as
-  // an error that prevents running; else run() takes it for a bug of ours.
+  // Runs the whole command: reads, computes, and passes its answer to
+  // cli/output.h. Exit::CouldNotRun means that the context's diagnostics
+  // contain an error that prevents running; otherwise run() reports a bug in
+  // shardplan.
   Exit (*run)(Context&);
-  // Reports flags that contradict one another or mean nothing together (SP010).
-  // `given` are those of the command line; a configuration's are in the
-  // options alone, since they may be meant for other commands.
+  // Reports flags that contradict one another or have no meaning together
+  // (SP010). `given` holds the flags of the command line. A configuration's
+  // settings are in the options only, since they may be meant for other
+  // commands.
   void (*validate)(std::span<const Setting> given, const Options&,
                    Diagnostics&) = nullptr;
-  // With one of these flags it takes other arguments.
+  // Flags with any of which the command expects `other_arguments`.
   std::vector<std::string_view> other_flags = {};
   std::vector<Argument> other_arguments = {};
 };
 
 std::span<const Command> commands();
 const Command* find_command(std::string_view name);
-// "MODEL", "A.plan.json B.plan.json", "[TOPIC]"
+// Returns the arguments as usage text: "MODEL", "A.plan.json B.plan.json",
+// "[TOPIC]".
 std::string arguments_text(std::span<const Argument> arguments);
 
 Exit run_analyze(Context& context);
@@ -95,8 +100,8 @@ Exit run_resolve(Context& context);
 Exit run_simulate(Context& context);
 Exit run_sweep(Context& context);
 
-// The whole program: parses, runs, renders; the result is the exit code.
-// Throws nothing. `arguments` are without the program's name.
+// Runs the whole program: parses, runs, renders. Returns the exit code and
+// never throws. `arguments` exclude the program's name.
 int run(const std::vector<std::string>& arguments, Host& host);
 
 }  // namespace shardplan::cli

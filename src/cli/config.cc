@@ -19,9 +19,9 @@ namespace shardplan::cli {
 namespace {
 
 constexpr std::string_view kFileName = "shardplan.yaml";
-constexpr size_t kMaxFiles = 8;  // of a chain of `extends`
+constexpr size_t kMaxFiles = 8;  // in a chain of `extends`
 
-// Values by key; a file that extends another replaces its keys whole.
+// Values by key. A file that extends another replaces all values of a key.
 using Values = std::map<std::string, std::vector<Setting>>;
 
 std::string up_from(const std::string& directory) {
@@ -62,15 +62,15 @@ std::optional<std::string> mesh_value(const Node& map, Diagnostics& diags) {
   return text;
 }
 
-// A long flag's name; people write `_` in YAML where it has `-`. Views stand in
-// one map, as in rules.
+// Returns the long flag name of a key. People write `_` in YAML for the `-` of
+// a flag. All views are in one map, `views`, as in rules.
 std::string flag_name(std::string_view key) {
   std::string name(key);
   std::ranges::replace(name, '_', '-');
   return name == "views" ? "view" : name;
 }
 
-// Reports the keys of a map that are none of `known`.
+// Reports the keys of a map that are not in `known`.
 bool reject_unknown_settings(const Node& map,
                              const std::vector<std::string>& known,
                              Diagnostics& diags) {
@@ -95,7 +95,7 @@ bool reject_unknown_settings(const Node& map,
   return fine;
 }
 
-// A flag that a configuration does not take, where it is one.
+// Reports flags that a configuration may not set.
 bool reject_flags_only(const Node& root, Diagnostics& diags) {
   bool fine = true;
   for (size_t i = 0; i < root.size(); ++i) {
@@ -120,8 +120,8 @@ class Reader {
         host_(host),
         diags_(diags) {}
 
-  // Adds the settings of `path` over those that it extends; false when
-  // something is wrong.
+  // Adds the settings of `path` over those of the files that it extends.
+  // Returns false if something is wrong.
   bool read(const std::string& path, Span from) {
     if (!may_read(path, from)) return false;
     SourcePtr source = read_source(path, kWholeFile, host_, diags_);
@@ -136,7 +136,7 @@ class Reader {
     }
     diags_.add_all(problems);
     const Node root = document->root();
-    if (root.is_null()) return true;  // all of it is comments
+    if (root.is_null()) return true;  // the file has only comments
     const std::string directory = directory_of(path);
     if (const auto base = root.find("extends")) {
       if (!require(*base, NodeKind::String, "`extends`", diags_) ||
@@ -189,7 +189,7 @@ class Reader {
     return false;
   }
 
-  // A document whose keys are all settings, or nothing at all.
+  // Parses a document whose keys are all settings, or an empty document.
   static std::optional<Document> parse_settings(const SourcePtr& source,
                                                 Diagnostics& problems) {
     auto document = parse_document(source, problems);
@@ -204,8 +204,10 @@ class Reader {
     return document;
   }
 
-  // Why `path` is not a configuration. Whoever wrote the one that led here may
-  // not be allowed to see what else is on this machine, nor is a job's log.
+  // Reports why `path` is not a configuration. The problems of a file that
+  // another file refers to are not quoted: whoever wrote the reference, or
+  // whoever reads a job's log, may not be allowed to see other files of this
+  // machine.
   void report(Diagnostics& problems, const std::string& path, Span from) {
     const bool led_here =
         found_ ? from || !is_itself(path) : !stays_within(path, root_, host_);
@@ -220,7 +222,7 @@ class Reader {
         .help("`--config " + path + "` shows the problem");
   }
 
-  // False for links.
+  // Returns false if the file is a symbolic link.
   bool is_itself(const std::string& path) {
     const auto folder = host_.real_path(folder_of(path));
     const auto real = host_.real_path(path);
@@ -243,7 +245,7 @@ class Reader {
     return fine;
   }
 
-  // As other keys: those of a file that is extended are replaced as a whole.
+  // Replaces all targets of a file that is extended, as any other key does.
   bool read_targets(const Node& map, const std::string& directory) {
     targets_.clear();
     if (!require(map, NodeKind::Map, "`targets`", diags_)) return false;
@@ -255,10 +257,10 @@ class Reader {
     return fine;
   }
 
-  // One value of a key, as a word for the target's name, and what it says.
+  // One value of a key: a word for the target's name, and what it sets.
   struct Choice {
     std::string word;
-    std::string model;  // of `model`, else
+    std::string model;  // for the key `model`; else empty
     std::vector<Setting> settings;
   };
 
@@ -299,7 +301,8 @@ class Reader {
     return true;
   }
 
-  // Every target so far with every choice; those of the last key vary fastest.
+  // Combines every target so far with every choice; the choices of the last key
+  // vary fastest.
   bool multiply(const std::vector<Choice>& choices, const Target& named,
                 std::vector<Target>& made,
                 std::vector<std::vector<std::string>>& words) {
@@ -342,8 +345,8 @@ class Reader {
     return true;
   }
 
-  // The values of one key of a target; more than one where it takes one value
-  // and has a list of them.
+  // Returns the values of one key of a target: several if the key has a single
+  // value but the file lists several.
   std::optional<std::vector<Choice>> choices_of(const std::string& key,
                                                 const Node& node,
                                                 const std::string& directory) {
@@ -425,7 +428,7 @@ class Reader {
     return read_scalar(flag, node, directory, settings);
   }
 
-  // {experts: {ep: 8, edp: 4}}, or text in place of each map.
+  // Reads {experts: {ep: 8, edp: 4}}; each inner map may also be text.
   bool read_views(const Flag& flag, const Node& map,
                   const std::string& directory,
                   std::vector<Setting>& settings) {
@@ -489,7 +492,8 @@ class Reader {
   std::vector<Target> targets_;
 };
 
-// What a saved plan already holds.
+// Returns whether the setting determines something that a saved plan already
+// contains.
 bool makes_a_plan(std::string_view name) {
   return has_word(
       "rules dialect table set pattern flax-compat mesh devices slices "
@@ -497,12 +501,14 @@ bool makes_a_plan(std::string_view name) {
       name);
 }
 
-// What says on which other mesh a saved plan's specs are to be placed.
+// Returns whether the setting describes the other mesh on which a saved plan's
+// specs are to be placed.
 bool makes_a_mesh(std::string_view name) {
   return has_word("mesh devices slices axes", name);
 }
 
-// What a topology says, too.
+// Returns whether the setting determines something that a topology also
+// determines.
 bool says_what_devices_are(std::string_view name) {
   return has_word("devices slices hardware", name);
 }
@@ -554,7 +560,7 @@ std::vector<std::string> files_of(const Setting& setting) {
   }
   std::vector<std::string> files;
   if (setting.flag->name == "hardware") {
-    // A name with a comma in it is a file for all commands but `sweep`.
+    // Every command except `sweep` reads a name with a comma as one file.
     for (const std::string& name : split_list(value)) {
       if (is_hardware_path(name)) files.push_back(joined(name));
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flags of an engine that serves the model (session/serving.h).
+// The flags of a serving engine (session/serving.h).
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,14 +15,15 @@ namespace shardplan::cli {
 namespace {
 
 constexpr std::string_view kServing = "check analyze sweep plan";
-// More tokens or sequences than one step has; keeps products within 63 bits.
+// More tokens or sequences than one step has; the limit keeps products within
+// 63 bits.
 constexpr int64_t kMaxStep = int64_t{1} << 32;
-// More adapters than an engine runs, and a larger rank than they have.
+// More adapters than an engine runs, and a larger rank than adapters have.
 constexpr int64_t kMaxSlots = int64_t{1} << 16;
 
 std::vector<std::string> engine_choices() { return all_names(engines()); }
 
-// A fraction above 0, at most 1.
+// Stores a fraction above 0 and at most 1.
 void set_share(const Setting& s, Options& o, Diagnostics& d) {
   const auto share = number_of(s, d);
   if (!share) return;
@@ -40,7 +41,7 @@ void set_count(const Setting& s, Options& o, Diagnostics& d) {
   o.engine.*Count = integer_of(s, 1, Most, d);
 }
 
-// "q_proj+v_proj"
+// Splits "q_proj+v_proj".
 std::vector<std::string> modules_of(const Setting& s, Diagnostics& d) {
   std::vector<std::string> modules;
   std::string_view text = s.value;

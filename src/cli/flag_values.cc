@@ -73,7 +73,7 @@ std::vector<std::string> split_list(std::string_view text, char comma) {
 
 namespace {
 
-// "32k" is 32,768 and "1M" is 1,048,576, as people say of contexts.
+// Reads "32k" as 32,768 and "1M" as 1,048,576, as people write context lengths.
 std::optional<int64_t> parse_tokens(std::string_view text) {
   if (text.empty()) return std::nullopt;
   int64_t unit = 1;
@@ -125,7 +125,7 @@ std::optional<double> number_of(const Setting& setting, Diagnostics& diags) {
 
 std::optional<int64_t> bytes_of(const Setting& setting, Diagnostics& diags) {
   const auto bytes = parse_bytes(setting.value);
-  // `--memory 80` is a slip: nobody means 80 bytes of a device.
+  // `--memory 80` is a mistake: nobody means a device of 80 bytes.
   if (bytes && setting.flag->name == "memory" &&
       !is_letter(setting.value.back())) {
     return diags

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading the values of flags: numbers, choices, lists and codes. Each function
-// reports SP010 when a value is not understood.
+// Functions that read the values of flags: numbers, choices, lists and codes.
+// Each reports SP010 if it does not understand a value.
 #pragma once
 
 #include <cstdint>
@@ -19,50 +19,58 @@
 
 namespace shardplan::cli {
 
-// How a user knows the setting: "`--min-size`", or "`min-size`" in a file.
+// Returns the user's name for the setting: "`--min-size`", or "`min-size`" in a
+// file.
 std::string title_of(const Setting& setting);
 
-// A path, seen from where the setting stands; `-` and `@name` as they are.
+// Returns the path relative to the place where the setting is written; `-` and
+// `@name` are returned unchanged.
 std::string path_of(const Setting& setting);
 
-// "a,b" as a and b; "" as nothing, and empty parts are kept.
+// Splits "a,b" into "a" and "b". "" has no parts; empty parts between commas
+// are returned.
 std::vector<std::string> split_list(std::string_view text, char comma = ',');
 
-// An integer within [least, most].
+// Returns an integer within [least, most].
 std::optional<int64_t> integer_of(const Setting& setting, int64_t least,
                                   int64_t most, Diagnostics& diags);
-// A finite number >= 0.
-// Integers separated by commas, at least one, and no more unless `several`.
-// Empty, with the reason reported (SP010).
+// Returns integers separated by commas: one, or at least one if `several`.
+// Returns empty, with the reason reported (SP010), otherwise.
 std::vector<int64_t> integers_of(const Setting& setting, bool several,
                                  int64_t least, int64_t most,
                                  Diagnostics& diags);
-// Whether the command tries every remat and number of micro-batches of a list.
+// Returns whether the command tries every remat policy and number of
+// micro-batches of a list.
 bool tries_lists(std::string_view command);
+// Returns a finite number >= 0.
 std::optional<double> number_of(const Setting& setting, Diagnostics& diags);
 
-// A size with a unit: "80GiB", "95.7GB", "1048576" (bytes). Positive, rounded
-// down to whole bytes.
+// Returns a size with a unit in bytes: "80GiB", "95.7GB", "1048576" (bytes).
+// The size is positive and rounded down to whole bytes.
 std::optional<int64_t> bytes_of(const Setting& setting, Diagnostics& diags);
 std::optional<DType> dtype_of(const Setting& setting, Diagnostics& diags);
-// Names of axes, separated by commas; empty when one is not a name.
+// Returns the names of axes, separated by commas; empty if one is not a valid
+// name.
 AxisNames axes_of(const Setting& setting, Diagnostics& diags);
-// "pp", "pp:8,8,6"
+// Returns the stages of "pp" or "pp:8,8,6".
 std::optional<Stages> stages_of(const Setting& setting, Diagnostics& diags);
 
-// Declarations, separated by commas, added to those before.
+// Appends declarations, separated by commas, to those already there.
 void append_declarations(const Setting& setting, Declarations& declarations,
                          Diagnostics& diags);
 
-// "NAME=VALUE", which replaces an earlier one of that name.
+// Appends "NAME=VALUE", which replaces an earlier answer of that name.
 void append_answer(const Setting& setting, std::vector<RuleAnswer>& answers,
                    Diagnostics& diags);
 
+// Returns whether the value is one of the flag's choices.
+//
 // REQUIRES: the flag has choices.
 bool is_choice(const Setting& setting, Diagnostics& diags);
 
-// A list of codes, by number or name, checked and appended. To deny, "warnings"
-// is accepted too; what prevents running cannot be allowed.
+// Checks and appends a list of codes, given by number or name. With `deny`,
+// "warnings" is also allowed; without it, codes that prevent running are
+// errors.
 void append_codes(const Setting& setting, bool deny,
                   std::vector<std::string>& codes, Diagnostics& diags);
 

@@ -23,8 +23,9 @@
 namespace shardplan::cli {
 namespace {
 
-// The order of help within each group, of completion, and in which settings are
-// read, so that of two mistakes always the same is reported first.
+// The order of flags within each group of help and in completion. Settings are
+// also read in this order, so that the same one of two mistakes is always
+// reported first.
 constexpr std::string_view kOrder[] = {
     // Inputs
     "rules", "dialect", "table", "set", "pattern", "parity", "fallback",
@@ -92,7 +93,7 @@ const Setting* find_setting(std::span<const Setting> settings,
   return found;
 }
 
-// A number beside the topology that says another.
+// Reports a setting whose number contradicts the topology's.
 void report_other(const Setting& given, int64_t number, std::string_view noun,
                   const NamedTopology& topology, int64_t says,
                   Diagnostics& diags) {
@@ -105,7 +106,8 @@ void report_other(const Setting& given, int64_t number, std::string_view noun,
       .help("remove one of the two");
 }
 
-// The topology as devices, slices and hardware, where these are not given.
+// Applies the topology's devices, slices and hardware. Reports devices or
+// slices that contradict it; other hardware that is given takes precedence.
 void settle_topology(std::span<const Setting> settings, Options& options,
                      Diagnostics& diags) {
   if (!options.planning.topology) return;
@@ -135,14 +137,15 @@ void settle_topology(std::span<const Setting> settings, Options& options,
     memory.hardware = topology.hardware;
     options.sweep.hardware = {topology.hardware};
   }
-  // What is said of a device's memory holds for what counts.
+  // The topology's memory per device applies only to its own hardware, and only
+  // without --memory.
   const bool is_other =
       options.sweep.hardware.size() > 1 || memory.hardware != topology.hardware;
   if (is_other || memory.limit) topology.device_bytes.reset();
 }
 
-// A workload says how many sequences there are and how long they are, where
-// nothing else does.
+// Derives the sequence length and the number of sequences from a workload if
+// they are not given.
 void settle_workload(Options& options) {
   const auto workload = options.engine.workload();
   if (!workload) return;
@@ -173,7 +176,7 @@ bool is_taken_by(const Flag& flag, std::string_view command) {
 }
 
 bool makes_plan(const Flag& flag) {
-  // What every command takes that reads anything.
+  // Flags of every command that reads a model; they do not make a plan.
   constexpr std::string_view kGeneral =
       "architecture scheme lora config isolated deny allow exit-zero "
       "max-memory";
@@ -212,8 +215,8 @@ void apply_settings(std::span<const Setting> settings, Options& options,
 
 namespace {
 
-// An engine cuts a model by itself: of rules that nobody gave, and that it does
-// not follow, no finding is of use.
+// Allows findings about rules that nobody gave: an engine shards a model in its
+// own way and ignores them, so such findings would be useless.
 void allow_for_engine(const Options& options, Diagnostics& diags) {
   const PlanRequest& planning = options.planning;
   if (!options.engine.name || !planning.rules.empty() || planning.saved_plan ||
@@ -252,8 +255,8 @@ std::string join_path(const std::string& directory, const std::string& path) {
   return directory.ends_with('/') ? directory + path : directory + "/" + path;
 }
 
-// What nearly every command takes: where its answer goes and how it looks, what
-// is a finding, which settings are read, what may be allocated.
+// Flags of nearly every command: where its answer goes and how it looks, what
+// counts as a finding, which settings are read, how much may be allocated.
 namespace {
 
 constexpr std::string_view kReading =

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `shardplan help` prints, from the tables of commands and flags and from
-// the pages of docs/; 80 columns.
+// Prints `shardplan help`, 80 columns wide, from the tables of commands and
+// flags and from the pages of docs/.
 //
-// The help of a command fits one screen: its usual flags (Command::usual). Some
-// commands take a hundred flags; `--help all` has them by topic, and `--help
-// TOPIC` those of one topic.
+// The help of a command fits on one screen: it shows the usual flags
+// (Command::usual). Some commands accept a hundred flags; `--help all` lists
+// them by topic, and `--help TOPIC` lists those of one topic.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -23,12 +23,12 @@ namespace {
 
 constexpr int kWidth = 80;
 
-// The topics of flags. One with `flags` has these of its group; a later one of
-// the same group has the others.
+// The topics of flags. A topic with `flags` has only these flags of its group;
+// a later topic of the same group has the rest.
 struct FlagTopic {
-  std::string_view name;  // as `--help` takes it
+  std::string_view name;  // as the user writes it after `--help`
   std::string_view title;
-  std::string_view group;  // of Flag
+  std::string_view group;  // matches Flag::group
   std::string_view flags = {};
 };
 constexpr FlagTopic kTopics[] = {
@@ -49,8 +49,8 @@ std::string heading(std::string_view text, bool colour) {
   return colour ? "\x1b[1m" + name + "\x1b[0m\n" : name + "\n";
 }
 
-// Breaks at blanks so that lines starting at column `indent` fit 80 columns;
-// the first line is already there.
+// Breaks the text at blanks so that lines that start at column `indent` fit 80
+// columns. The first line is already indented.
 std::string wrapped(std::string_view text, int indent) {
   std::string result;
   int used = indent;
@@ -103,7 +103,8 @@ std::string examples_text(const std::vector<std::string_view>& examples) {
   return text + "\n";
 }
 
-// The flags whose values a text lists already, by these values.
+// Maps the values of a choice that the help text already lists to the flag that
+// listed them.
 using ShownChoices = std::map<std::string, std::string_view>;
 
 Entry flag_entry(const Flag& flag, ShownChoices& shown) {
@@ -122,7 +123,7 @@ Entry flag_entry(const Flag& flag, ShownChoices& shown) {
   return entry;
 }
 
-// The first topic that has the flag.
+// Returns the first topic that has the flag.
 const FlagTopic& topic_of(const Flag& flag) {
   const FlagTopic* const found =
       std::ranges::find_if(kTopics, [&](const FlagTopic& topic) {
@@ -144,7 +145,8 @@ std::string topic_text(const FlagTopic& topic, const Command& command,
   return "\n" + heading(topic.title, colour) + entries_text(entries);
 }
 
-// Topics of which the command has flags that its short help leaves out.
+// Returns the topics of flags that the command accepts but its short help
+// omits.
 std::vector<std::string> topics_beyond_usual(const Command& command) {
   std::vector<std::string> names;
   for (const FlagTopic& topic : kTopics) {
@@ -173,15 +175,15 @@ std::string usual_text(const Command& command, bool colour) {
                  0);
 }
 
-// "guide" of "guide.md", "rules" of "formats/rules.md"; "plan.md" where a
-// command has the name.
+// Returns "guide" for "guide.md" and "rules" for "formats/rules.md", but
+// "plan.md" if a command is named `plan`.
 std::string page_name(std::string_view path) {
   const std::string_view file = path.substr(path.rfind('/') + 1);
   const std::string_view stem = file.substr(0, file.rfind('.'));
   return std::string(find_command(stem) == nullptr ? stem : file);
 }
 
-// `[SP203](SP203.md)` -> `SP203`
+// Replaces links by their text: `[SP203](SP203.md)` -> `SP203`.
 std::string without_links(std::string_view line) {
   std::string text;
   for (;;) {
@@ -195,7 +197,7 @@ std::string without_links(std::string_view line) {
   }
 }
 
-// "rules.yaml" of "```yaml title=rules.yaml", or nothing.
+// Returns "rules.yaml" for "```yaml title=rules.yaml"; "" without a title.
 std::string_view fence_title(std::string_view line) {
   constexpr std::string_view kTitle = "title=";
   const size_t at = line.find(kTitle);

@@ -13,9 +13,9 @@
 namespace shardplan::cli {
 namespace {
 
-// Of a control group without a limit, or nearly so.
+// The limit that a control group reports if it has none, or nearly none.
 constexpr int64_t kUnlimited = int64_t{1} << 60U;
-// More of a file of the system than says what we look for.
+// Longer than the part of a system file that we need.
 constexpr int64_t kHeadBytes = int64_t{1} << 16U;
 
 std::string text_of(const std::string& path, Host& host) {
@@ -24,7 +24,7 @@ std::string text_of(const std::string& path, Host& host) {
   return bytes == nullptr ? std::string() : std::string(bytes->view());
 }
 
-// The number with which a text begins.
+// Returns the number that a text begins with.
 std::optional<int64_t> leading_number(std::string_view text) {
   const size_t begin = text.find_first_not_of(" \t");
   if (begin == std::string_view::npos) return std::nullopt;
@@ -36,7 +36,7 @@ std::optional<int64_t> leading_number(std::string_view text) {
   return value;
 }
 
-// What follows `key` at the start of a line.
+// Returns the rest of the first line that begins with `key`.
 std::string_view line_behind(std::string_view text, std::string_view key) {
   while (!text.empty()) {
     const std::string_view line = next_line(text);
@@ -45,14 +45,14 @@ std::string_view line_behind(std::string_view text, std::string_view key) {
   return {};
 }
 
-// "MemTotal:       24586364 kB"
+// Reads "MemTotal:       24586364 kB".
 std::optional<int64_t> physical_memory(Host& host) {
   const std::string text = text_of("/proc/meminfo", host);
   const auto kibibytes = leading_number(line_behind(text, "MemTotal:"));
   return kibibytes ? checked_mul(*kibibytes, 1024) : std::nullopt;
 }
 
-// The least limit of the group that we are in and of those around it.
+// Returns the smallest limit of this process's control group and its ancestors.
 std::optional<int64_t> group_limit(Host& host) {
   std::optional<int64_t> least;
   const auto look = [&](const std::string& path) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the program itself may allocate (--max-memory), and what is said where
-// that is not enough.
+// The limit of the program's own memory (--max-memory), and the error that
+// reports that it was exceeded.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,12 @@
 
 namespace shardplan::cli {
 
-// Three quarters of what this machine, or the control group that we are in,
-// gives its programs. Empty where nothing says what that is.
+// Returns three quarters of the memory that this machine, or the control group
+// of this process, offers. Returns empty if neither is known.
 std::optional<int64_t> default_max_memory(Host& host);
 
-// SP017 about the last allocation that was refused (base/allocation.h), in a
-// run of that command.
+// Reports SP017 about the last allocation that was refused (base/allocation.h)
+// in a run of `command`.
 void report_no_memory(std::string_view command, Diagnostics& diags);
 
 }  // namespace shardplan::cli

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flags that say what a device must hold and what it has
+// The flags that determine what a device must hold and what it has
 // (session/budget.h).
 #include <span>
 #include <string>
@@ -18,15 +18,16 @@ namespace shardplan::cli {
 namespace {
 
 constexpr std::string_view kBudgeting = "check analyze sweep plan diff";
-// What a plan by search decides itself.
+// Settings that `plan` finds by search, so it does not accept them.
 constexpr std::string_view kDecided = "check analyze sweep diff";
-// More tokens or sequences than anybody caches; keeps products within 63 bits.
+// More tokens or sequences than anybody caches; the limit keeps products within
+// 63 bits.
 constexpr int64_t kMaxSequence = int64_t{1} << 40;
 
-// Groups of parameters that a byte tells apart from the rest.
+// The most groups of parameters that one byte can number.
 constexpr size_t kMaxGroups = UINT8_MAX;
 
-// `80GiB`, or `0=16GiB,1=32GiB`
+// Reads `80GiB`, or `0=16GiB,1=32GiB` per stage.
 void set_memory(const Setting& s, Options& o, Diagnostics& d) {
   if (!contains(s.value, '=')) {
     o.memory.limit = bytes_of(s, d);
@@ -75,7 +76,7 @@ void set_master(const Setting& s, Options& o, Diagnostics& d) {
   if (!o.memory.state.no_master) o.memory.state.master_dtype = dtype_of(s, d);
 }
 
-// "adamw:embed|lm_head"
+// Reads "adamw:embed|lm_head".
 void add_optimizer_group(const Setting& s, Options& o, Diagnostics& d) {
   std::vector<OptimizerGroup>& groups = o.memory.state.groups;
   const size_t colon = s.value.find(':');
@@ -114,7 +115,7 @@ void set_memory_axes(const Setting& s, Options& o, Diagnostics& d) {
   o.memory.*member = axes_of(s, d);
 }
 
-// A fraction of the memory, "5%", or a size, "2GiB".
+// Reads a fraction of the memory, "5%", or a size, "2GiB".
 void set_reserve(const Setting& s, Options& o, Diagnostics& d) {
   if (!s.value.ends_with('%')) {
     o.memory.reserve = bytes_of(s, d).value_or(0);
@@ -142,21 +143,21 @@ void set_fragmentation(const Setting& s, Options& o, Diagnostics& d) {
   o.memory.fragmentation = *fraction;
 }
 
-// Replaces another name of a profile by its own, and notes that it did.
+// Replaces an alias of a profile by the profile's name, and notes it.
 std::string profile_of(const Setting& s, Diagnostics& d) {
   if (is_hardware_path(s.value)) return join_path(s.directory, s.value);
   const std::string_view meant = hardware_called(s.value);
   if (meant.empty() || lower_case(s.value) == meant) return s.value;
   const std::string said =
       in_backticks(s.value) + " means the profile " + in_backticks(meant);
-  // Flags are applied once more after a configuration was read.
+  // Flags are applied a second time after a configuration was read.
   const bool is_said = std::ranges::any_of(
       d.all(), [&](const Diagnostic& each) { return each.message == said; });
   if (!is_said) d.report(Code::Remark, {}, said);
   return std::string(meant);
 }
 
-// Several, separated by commas, for `sweep` only.
+// Returns the names separated by commas. Only `sweep` accepts several.
 std::vector<std::string> hardware_names(const Setting& s,
                                         const std::string& command,
                                         Diagnostics& d) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the command line and shardplan.yaml ask for, before anything is read.
+// Options: everything the command line and shardplan.yaml ask for, before any
+// input is read.
 #pragma once
 
 #include <algorithm>
@@ -28,13 +29,13 @@
 
 namespace shardplan::cli {
 
-// What a run itself keeps to, whatever it does.
+// Options of the run itself, which apply to every command.
 struct RunOptions {
-  std::optional<std::string> config;  // --config; else found upwards
+  std::optional<std::string> config;  // --config; otherwise searched upward
   bool isolated = false;              // --isolated
   std::optional<int64_t> max_memory;  // --max-memory, bytes
-  // Codes, names of codes, or "warnings" (--deny only); checked and already in
-  // force when a command runs.
+  // Codes, names of codes, or "warnings" (--deny only). They are checked and
+  // already applied when a command runs.
   std::vector<std::string> deny;
   std::vector<std::string> allow;
   bool exit_zero = false;
@@ -47,12 +48,12 @@ struct GivenFlag {
 
 struct Options {
   std::string command;
-  // MODEL; two plans or files of rules for `diff`; a code for `explain`; a
+  // MODEL; two plans or two files of rules for `diff`; a code for `explain`; a
   // topic for `list`.
   std::vector<std::string> arguments;
-  // Flags of the command line, for what can only be judged once files are read.
+  // The flags of the command line, for checks that need the input files.
   std::vector<GivenFlag> given;
-  // The configuration that settings come from, if any.
+  // The path of the configuration that was read, if any.
   std::optional<std::string> config;
 
   bool gives(std::string_view flag) const {

@@ -32,7 +32,7 @@ bool is_forced(Host& host, const std::string& name) {
   return !value.empty() && value != "0";
 }
 
-// `terminal` is false for files.
+// `terminal` is false for a file.
 bool wants_colour(bool terminal, const OutputOptions& output, Host& host) {
   if (output.colour != Colour::Auto) return output.colour == Colour::Always;
   if (!variable(host, "NO_COLOR").empty()) return false;
@@ -72,15 +72,15 @@ Style style_when(bool terminal, const OutputOptions& output, Host& host) {
   return style;
 }
 
-// True when the answer goes to a file and not to stdout.
+// Returns whether the answer goes to a file, not to stdout.
 bool to_file(const OutputOptions& output) {
   return output.file && *output.file != "-";
 }
 
-// False, with the reason reported, when the answer could not be written.
+// Returns false, with the reason reported, if the answer could not be written.
 bool write_answer(Context& context, const Writer& write) {
   context.progress.clear();
-  // run() tells of it, and of nothing else then.
+  // run() then reports the shortened file, and nothing else.
   if (!context.host.shortened_file().empty()) return false;
   if (to_file(context.options.output))
     return write_file(context, *context.options.output.file, write);
@@ -91,8 +91,8 @@ bool write_answer(Context& context, const Writer& write) {
   return !report_unwritten(context.host, context.diags);
 }
 
-// What people read may stand in the log of a CI job, whose runner looks for
-// commands there.
+// Returns whether the output may end up in the log of a CI job, whose runner
+// executes commands that it finds there.
 bool is_for_logs(const Renderer& renderer) {
   return renderer.name == "text" || renderer.name == "markdown" ||
          renderer.name == "concise";
@@ -144,8 +144,8 @@ Severity least_shown(const OutputOptions& output) {
   return output.quiet ? Severity::Error : Severity::Note;
 }
 
-// After an answer on stdout; where both go to one terminal a line keeps them
-// apart.
+// Shows diagnostics after an answer on stdout. A blank line separates the two
+// if both go to a terminal.
 void show_diagnostics(Context& context, const Diagnostics& shown) {
   if (shown.all().empty()) return;
   if (!to_file(context.options.output) &&
@@ -156,7 +156,8 @@ void show_diagnostics(Context& context, const Diagnostics& shown) {
   write_to_stderr(shown, context.options.output, context.host);
 }
 
-// Without findings about a plan that is not shown.
+// Returns only what prevents running, without findings about a plan that is not
+// shown.
 Diagnostics reasons(const Diagnostics& diags) {
   Diagnostics result;
   for (const Diagnostic& diagnostic : diags.all()) {
@@ -165,7 +166,7 @@ Diagnostics reasons(const Diagnostics& diags) {
   return result;
 }
 
-// Whether the format has a place for lines beside findings.
+// Returns whether the format can show notes outside findings.
 bool has_lines(const Renderer& renderer) {
   return renderer.name == "text" || renderer.name == "markdown";
 }
@@ -174,7 +175,8 @@ bool is_note(const Diagnostic& each) {
   return each.code == Code::Remark && each.severity == Severity::Note;
 }
 
-// Notes are lines where a format has such, else findings.
+// Moves notes to the report's lines if the format shows such lines; else leaves
+// them among the findings.
 void place_notes(const Renderer& renderer, Diagnostics& shown, Report& report) {
   std::vector<std::string> notes;
   for (const Diagnostic& each : shown.all()) {
@@ -198,8 +200,8 @@ void place_notes(const Renderer& renderer, Diagnostics& shown, Report& report) {
   report.notes.clear();
 }
 
-// Takes out notes that are allowed, and makes findings of those that are
-// denied.
+// Removes the report's notes if they are allowed, and turns them into findings
+// if they are denied.
 void judge_notes(Report& report, Diagnostics& diags) {
   const Severity severity = diags.severity_of(Code::Remark);
   if (severity == Severity::Note) return;
@@ -209,7 +211,7 @@ void judge_notes(Report& report, Diagnostics& diags) {
   report.notes.clear();
 }
 
-// False when it could not be written.
+// Returns false if the report could not be written.
 bool render_to_stdout(const Report& report, const OutputOptions& output,
                       Host& host) {
   render_guarded(
@@ -219,8 +221,8 @@ bool render_to_stdout(const Report& report, const OutputOptions& output,
   return host.write_problem(Stream::Out).empty();
 }
 
-// The file that stands for a model: itself, or what a folder of one is known
-// by.
+// Returns the file that represents a model: the file itself, or the best-known
+// file of a model's folder.
 std::string file_of_model(const std::string& path, Host& host) {
   const auto info = path.empty() ? std::nullopt : host.file_info(path);
   if (!info) return "";
@@ -233,7 +235,7 @@ std::string file_of_model(const std::string& path, Host& host) {
   return "";
 }
 
-// Where we stand below the checkout that a workflow of GitHub works on.
+// Returns the working directory relative to the checkout of a GitHub workflow.
 std::string repository_prefix(Host& host) {
   const std::string named = variable(host, "GITHUB_WORKSPACE");
   const auto root = named.empty() ? std::nullopt : host.real_path(named);
@@ -242,7 +244,7 @@ std::string repository_prefix(Host& host) {
   return here->substr(root->size() + 1) + "/";
 }
 
-// What formats for code review need to name files.
+// Adds the file names that formats for code review need.
 void add_file_names(Report& report, const Options& options, Host& host) {
   if (report.main_file.empty()) {
     report.main_file = file_of_model(options.planning.model, host);
@@ -257,7 +259,7 @@ void add_file_names(Report& report, const Options& options, Host& host) {
   }
 }
 
-// A failure is printed as text if the format follows from a file's ending.
+// A failure is printed as text if the format follows from a file's extension.
 bool is_format_of_stdout(const OutputOptions& output) {
   return !output.file || output.format_was_given;
 }
@@ -274,12 +276,14 @@ Style style_of(Stream stream, const OutputOptions& output, Host& host) {
 
 namespace {
 
-// Findings that a reader of SP304 has to see before it.
+// Returns whether findings of the code must precede the SP304 finding that they
+// cause.
 bool can_cost_sharding(Code code) {
   return code == Code::IndivisibleDimension || code == Code::SmallParameter;
 }
 
-// The severity that a finding is listed under: what made an error goes with it.
+// The severity that the findings of a code are listed under. Codes that can
+// cause an SP304 finding are listed under at least its severity.
 using Listed = std::map<Code, Severity>;
 Listed listed_severities(const Diagnostics& diags) {
   Listed listed;
@@ -299,7 +303,7 @@ Listed listed_severities(const Diagnostics& diags) {
 
 namespace {
 
-// The numbers of all, as ranked() has them.
+// Returns the indices of all diagnostics in the order of ranked().
 std::vector<size_t> ranking(const Diagnostics& diags) {
   Listed listed = listed_severities(diags);
   std::map<Code, double> most;  // bytes of the largest finding of a code
@@ -316,8 +320,8 @@ std::vector<size_t> ranking(const Diagnostics& diags) {
   if (const auto lost = most.find(Code::ShardingLost); lost != most.end()) {
     lost->second = causes;  // right after them
   }
-  // By severity, what a reader of files says first and as it stands in them;
-  // codes by what their largest finding costs, then as reported; findings of
+  // Order: severity; then codes about reading files, unsorted; then codes by
+  // what their largest finding costs, ties as reported; then the findings of
   // one code by what each costs.
   std::map<Code, size_t> first_of;
   for (const size_t i : order) first_of.try_emplace(diags.all()[i].code, i);
@@ -355,8 +359,9 @@ Diagnostics arranged(const Diagnostics& diags, Severity least) {
 
 namespace {
 
-// The same, which are lent what the findings name, and give it back: that of a
-// catch-all is a whole model.
+// The diagnostics in the order of ranked(). The names of parameters are moved
+// here from the diagnostics and moved back on destruction instead of copied:
+// the finding about a catch-all names a whole model.
 class ArrangedOnLoan {
  public:
   explicit ArrangedOnLoan(Diagnostics& diags) {
@@ -378,12 +383,12 @@ class ArrangedOnLoan {
       lenders_[lender++]->parameters = std::move(each.parameters);
     }
   }
-  // REQUIRES: what is taken out names nothing.
+  // REQUIRES: only diagnostics that name no parameter are removed.
   Diagnostics& shown() { return shown_; }
 
  private:
   Diagnostics shown_;
-  std::vector<Diagnostic*> lenders_;  // of those that name something
+  std::vector<Diagnostic*> lenders_;  // the diagnostics that name parameters
 };
 
 Exit finish_whole(Context& context, Report report) {
@@ -436,7 +441,7 @@ Exit finish_in_part(Context& context, Report report) {
 }
 
 Exit finish_incomplete(Context& context, Report report) {
-  // Of a file that went away nothing holds; run() tells of it.
+  // If a file was truncated, nothing of the report is valid; run() reports it.
   const std::string& format = context.options.output.format;
   if ((format != "json" && format != "sarif") ||
       !is_format_of_stdout(context.options.output) ||

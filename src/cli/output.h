@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a command's answer goes: stdout or -o, in the format asked for, with
-// the diagnostics in their place.
+// Writes a command's answer to stdout or to the file of -o in the requested
+// format, and the diagnostics where that format shows them.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ enum class Colour : uint8_t { Auto, Always, Never };
 
 struct OutputOptions {
   std::string format = "text";
-  bool format_was_given = false;    // decides what `-o x.plan.json` writes
+  bool format_was_given = false;    // else `-o x.plan.json` is a plan
   std::optional<std::string> file;  // -o
   Colour colour = Colour::Auto;
   bool expand = false;
@@ -32,66 +32,74 @@ struct OutputOptions {
   bool progress = true;
 };
 
-// How text looks on a stream: width (COLUMNS, else the terminal's, else 100),
-// colour (--color, NO_COLOR, CLICOLOR_FORCE, FORCE_COLOR, TERM) and glyphs (a
-// UTF-8 locale).
+// Returns how text looks on a stream: width (COLUMNS, else the terminal's
+// width, else 100), colour (--color, NO_COLOR, CLICOLOR_FORCE, FORCE_COLOR,
+// TERM) and glyphs (Unicode in a UTF-8 locale).
 Style style_of(Stream stream, const OutputOptions& output, Host& host);
 
-// Errors first, then warnings, then notes. What readers of files say keeps its
-// order; other codes are ranked by what their largest finding costs, and the
-// findings of a code by what each costs. What cost the sharding that SP304 is
-// about comes before it.
+// Orders the findings: errors, then warnings, then notes. Codes about reading
+// files keep their order; other codes are ranked by the bytes that their
+// largest finding costs, and the findings of one code by the bytes that each
+// costs. The causes of an SP304 finding come before it.
 std::vector<const Diagnostic*> ranked(const Diagnostics& diags);
-// Those of `least` and above, so ordered.
+// Returns the diagnostics of severity `least` and above in that order.
 Diagnostics arranged(const Diagnostics& diags, Severity least = Severity::Note);
 
-// Ends a command whose answer is a report: writes it, whole or not at all, to
-// -o or stdout, then what people should see on stderr. As finish_incomplete()
-// when the diagnostics say so; Findings when there are errors.
+// Ends a command whose answer is a report: writes the whole report or nothing
+// to -o or stdout, then the diagnostics for people to stderr. Acts as
+// finish_incomplete() if an error prevents running; returns Findings if there
+// are errors.
 Exit finish(Context& context, Report report);
 
-// `-o X.plan.json` without --format or --json: the answer is a plan.
+// Returns whether the answer is a plan: `-o X.plan.json` without --format or
+// --json.
 bool asks_for_plan(const OutputOptions& output);
 
-// The format of a report that goes to a file: the one that is asked for, else
-// that of the file's ending; text where the name has none. An ending of no
-// format is an error.
+// Sets the format of a report that goes to a file: the requested format, else
+// the one that the file's extension selects, else text if there is no
+// extension. An unknown extension is an error.
 void settle_format(OutputOptions& output, Diagnostics& diags);
 
-// Ends a command whose answer is some other text: `write` produces it. Exit as
-// finish(), and so are the diagnostics.
+// Ends a command whose answer is some other text, which `write` produces. Exit
+// code and diagnostics are those of finish().
 using Writer = std::function<bool(const TextSink&)>;
 Exit finish_with(Context& context, const Writer& write);
 
-// False, with the reason reported (SP001), when not all that was written to
-// standard output got there. A closed pipe is not a failure: whoever reads it
+// Returns whether some of the answer could not be written to standard output,
+// and reports the reason (SP001). A closed pipe is not a failure: its reader
 // has seen enough.
 bool report_unwritten(Host& host, Diagnostics& diags);
 
-// True, and reported (SP001), when a file became shorter while it was read.
+// Returns whether a file was truncated while it was read, and reports it
+// (SP001).
 bool report_shortened(Host& host, Diagnostics& diags);
 
-// Writes a file, whole or not at all; false, with the reason reported (SP001),
-// when it cannot be.
+// Writes the whole file or nothing. Returns false, with the reason reported
+// (SP001), if it cannot be written.
 bool write_file(Context& context, const std::string& path, const Writer& write);
-// To --plot. REQUIRES: it is given.
+// Writes the plot to the file of --plot.
+//
+// REQUIRES: --plot is given.
 bool write_plot(Context& context, const Plot& plot);
 
-// Ends a command that has some of its answer, and a reason why there is no
-// more: as CouldNotRun, with what there is of the report in JSON and SARIF.
+// Ends a command that has only part of its answer and an error that explains
+// why: returns CouldNotRun, and writes the incomplete report only in JSON and
+// SARIF.
 Exit finish_incomplete(Context& context, Report report);
 
-// Ends a command whose answer holds though some of what was asked for could not
-// run: as finish(), but then CouldNotRun, with the reasons among the rest.
+// Ends a command whose answer is valid although part of the request could not
+// run: acts as finish(), but returns CouldNotRun and lists the reasons with the
+// other findings.
 Exit finish_in_part(Context& context, Report report);
 
-// Says why there is no answer: on stdout where the format has a place for
+// Reports why there is no answer: on stdout if the format can represent
 // diagnostics and no answer has begun there, else on stderr.
 void explain_failure(const Options& options, const Diagnostics& diags,
                      bool began_answer, Host& host);
 
-// The same of a command that ended with CouldNotRun, unless it has been said.
-// That there is no reason to say is a bug of ours: it throws InternalError.
+// Does the same for a command that ended with CouldNotRun, unless the reason
+// was already reported. Throws InternalError if there is no reason to report,
+// which is a bug in shardplan.
 void explain_no_answer(const Context& context);
 
 }  // namespace shardplan::cli

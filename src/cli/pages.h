@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pages of docs/, built into the program.
+// Pages of docs/ that are built into the program.
 #pragma once
 
 #include <span>
@@ -18,9 +18,9 @@ std::span<const Page> code_pages();
 std::span<const Page> help_pages();
 
 namespace cli {
-// Markdown as plain text: headings lose their marks and are bold, fences go
-// and what they held is indented below its title. The rest reads well as it
-// stands.
+// Returns Markdown as plain text: headings lose their marks and become bold,
+// and fences are removed and their contents indented below the title of the
+// fence. Other Markdown stays as it is.
 std::string plain_page(std::string_view page, bool colour);
 }  // namespace cli
 

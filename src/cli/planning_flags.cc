@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flags that make a plan (session/plan_request.h), and say how it is
-// judged.
+// The flags that make a plan (session/plan_request.h) and control how it is
+// checked.
 #include <algorithm>
 #include <cstdint>
 #include <limits>
@@ -24,20 +24,21 @@
 namespace shardplan::cli {
 namespace {
 
-// `inspect` takes what makes a plan together with --shard (see makes_plan).
+// Commands that use a plan. `inspect` accepts flags that make a plan only with
+// --shard (see makes_plan).
 constexpr std::string_view kPlanned =
     "check resolve analyze simulate export inspect";
-// With rules and a mesh, whatever is then made of them; some of it means
-// something to `diff` with --before alone (see needs_before).
+// Commands that read rules and a mesh. Some of these flags have a meaning for
+// `diff` only with --before (see needs_before).
 constexpr std::string_view kRuled =
     "check resolve analyze sweep simulate export inspect diff";
-// The same where a search decides the mesh.
+// The same commands, and `plan`, whose search chooses the mesh.
 constexpr std::string_view kSearched =
     "check resolve analyze sweep plan simulate export inspect diff";
 
 std::vector<std::string> dialect_names() { return all_names(rule_dialects()); }
 
-// In the order of Unmatched.
+// Returns the names in the order of Unmatched.
 std::vector<std::string> unmatched_names() {
   return {"error", "replicate", "auto"};
 }
@@ -100,7 +101,8 @@ const std::vector<Flag>& planning_flags() {
        "how to read the model's config (default: detected)",
        "inspect check resolve analyze sweep plan simulate export diff",
        [](auto& s, auto& o, auto&) {
-         // A shipped one is a name, whatever stands in the folder.
+         // The name of a shipped architecture is preferred to a file of that
+         // name.
          const auto names = architecture_names();
          const bool shipped = contains(names, s.value);
          o.planning.reading.architecture = shipped ? s.value : path_of(s);

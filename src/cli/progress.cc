@@ -13,9 +13,10 @@ namespace {
 
 constexpr double kPatience = 0.5;  // seconds before anything is shown
 constexpr std::string_view kEraseLine = "\r\x1b[K";
-// Between two steps of the same work that are shown.
+// Seconds between two displayed steps of the same work.
 constexpr double kBetweenSteps = 0.1;
-// What is left is not told from less.
+// The time left is shown only once this many seconds have passed and this
+// fraction of the work is done.
 constexpr double kLeastElapsed = 1;
 constexpr double kLeastDone = 0.02;
 
@@ -31,8 +32,8 @@ std::string seconds_text(double seconds) {
          std::to_string(whole % 3600 / 60) + " min";
 }
 
-// Coarser the more it is: an estimate that changes in every digit is read as
-// exact.
+// Rounds up to a coarser unit the longer the time is: readers trust every digit
+// of an estimate.
 double rounded_left(double seconds) {
   const double unit = seconds < 20 ? 1 : seconds < 120 ? 5 : 60;
   return std::ceil(seconds / unit) * unit;

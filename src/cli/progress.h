@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// One status line on stderr: only on a terminal, only when it takes long, and
-// gone when the answer comes. With what is being done stand the seconds since
-// the start, and where a stage knows how much of it is done, about how many are
-// left of it.
+// A single status line on stderr. It appears only on a terminal and only if the
+// run takes long, and is erased when the answer is written. It shows what is
+// being done, the seconds since the start and, if the completed fraction is
+// known, about how many seconds are left.
 #pragma once
 
 #include <string>
@@ -21,11 +21,11 @@ class Progress : public ProgressListener {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  // Says what is being done. Cheap; shows nothing in the first half second.
+  // Shows what is being done. Cheap; shows nothing in the first half second.
   void stage(std::string_view text) override;
-  // The same, at most ten times a second.
+  // Does the same, at most ten times a second.
   void step(std::string_view work, std::string_view text, double done) override;
-  // Erases the line; called before anything else is written.
+  // Erases the line. Called before anything else is written.
   void clear();
 
  private:
@@ -35,9 +35,9 @@ class Progress : public ProgressListener {
   bool enabled_;
   bool shown_ = false;
   double start_ = 0;
-  std::string work_;       // whose steps are counted
-  double work_start_ = 0;  // when its first step was
-  double last_ = 0;        // when a step of it was shown
+  std::string work_;       // the work whose steps are counted
+  double work_start_ = 0;  // time of its first step
+  double last_ = 0;        // time when a step of it was last shown
 };
 
 }  // namespace shardplan::cli

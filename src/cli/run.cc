@@ -25,7 +25,7 @@ namespace {
 
 int fail(const Options& options, const Diagnostics& diags, Host& host,
          bool began_answer = false) {
-  // Whatever else was found then, it was found in a file that went away.
+  // If a file was truncated while it was read, other findings are not valid.
   Diagnostics shortened;
   const bool is_shortened = report_shortened(host, shortened);
   explain_failure(options, is_shortened ? shortened : diags, began_answer,
@@ -33,8 +33,8 @@ int fail(const Options& options, const Diagnostics& diags, Host& host,
   return static_cast<int>(Exit::CouldNotRun);
 }
 
-// The format for programs that the words ask for, "" without one: they may be
-// such that no options were read.
+// Returns the machine-readable format that the words ask for, "" if there is
+// none. Needed if the words could not be parsed into options.
 std::string asked_format(const std::vector<std::string>& words) {
   for (size_t i = 0; i < words.size() && words[i] != "--"; ++i) {
     for (const std::string format : {"json", "sarif", "junit"}) {
@@ -74,14 +74,15 @@ std::vector<std::string> files_of_all(const std::vector<Setting>& settings) {
   return files;
 }
 
-// What the user named may be a pipe: `--rules <(..)`.
+// Files that the user named may be pipes: `--rules <(..)`.
 void wait_for(const std::vector<std::string>& files, Host& host) {
   for (const std::string& file : files) host.may_wait_for(file);
 }
 
-// The settings of the configuration file that count for this run, and the path
-// of the file, if there is one. Where it was
-// found, the run opens what that may lead to and what the user named himself.
+// Returns the settings of the configuration file that apply to this run, and
+// sets `path` if there is such a file. If the file was found, not named, the
+// run may open only files that the configuration is allowed to refer to and
+// files that the user named.
 std::vector<Setting> configured(const CommandLine& line, const Options& options,
                                 const std::vector<std::string>& named,
                                 std::optional<FencedHost>& fenced,
@@ -112,7 +113,7 @@ std::vector<Setting> configured(const CommandLine& line, const Options& options,
                             line.command->name);
 }
 
-// Files that are written must be different ones.
+// Reports two outputs that are written to the same file.
 void check_written(const std::vector<Setting>& settings, Diagnostics& diags) {
   std::map<std::string, std::string_view> written;
   for (const Setting& setting : settings) {
@@ -127,7 +128,7 @@ void check_written(const std::vector<Setting>& settings, Diagnostics& diags) {
   }
 }
 
-// Flags over configuration. `options` hold the flags already.
+// Applies flags over the configuration. `options` already hold the flags.
 void settle(const CommandLine& line, std::optional<FencedHost>& fenced,
             Host& host, Options& options, Diagnostics& diags) {
   std::vector<std::string> named = files_of_all(line.settings);
@@ -147,7 +148,7 @@ void settle(const CommandLine& line, std::optional<FencedHost>& fenced,
   for (const Setting& setting : line.settings) {
     options.given.push_back({setting.flag->name, setting.value});
   }
-  // Of those that make a plan it is the first word.
+  // The model is the first argument of every command that makes a plan.
   if (!line.arguments.empty()) options.planning.model = line.arguments.front();
   apply_settings(settings, options, diags);
   if (line.command->validate != nullptr) {
@@ -167,13 +168,14 @@ void settle(const CommandLine& line, std::optional<FencedHost>& fenced,
   }
 }
 
-// The command of words that could not be read, or "".
+// Returns the command of words that could not be parsed, or "".
 std::string likely_command(const std::vector<std::string>& words) {
   const bool known = !words.empty() && find_command(words[0]) != nullptr;
   return known ? words[0] : std::string();
 }
 
-// Runs out of memory as of anything else that it lacks.
+// Runs the command. Reports memory exhaustion as it reports any other missing
+// resource.
 Exit run_within(AllocationLimit& limit, const Command& command,
                 Context& context) {
   try {
@@ -181,7 +183,7 @@ Exit run_within(AllocationLimit& limit, const Command& command,
   } catch (const std::bad_alloc&) {
     limit.make_room();
     context.progress.clear();
-    context.diags = context.diags.fresh();  // these may be what took it all
+    context.diags = context.diags.fresh();  // old ones may fill memory
     report_no_memory(context.options.command, context.diags);
     return Exit::CouldNotRun;
   }
@@ -243,7 +245,8 @@ int report_bug(const std::vector<std::string>& arguments,
   return static_cast<int>(Exit::Bug);
 }
 
-// Before there are options, or behind them.
+// Reports that memory ran out where no options exist: before they are parsed or
+// after they are destroyed.
 int fail_without_memory(const std::vector<std::string>& arguments, Host& host) {
   Options options;
   take_asked_format(arguments, options);
@@ -253,24 +256,24 @@ int fail_without_memory(const std::vector<std::string>& arguments, Host& host) {
   return fail(options, diags, host);
 }
 
-// The last word, which needs no memory of ours.
+// Reports that no message could be allocated. Allocates nothing itself.
 int fail_without_words(Host& host) {
   try {
     host.write(Stream::Err,
                "error[SP017]: out of memory, even for an error message\n");
   } catch (...) {
-    // Nobody can be informed. The exit code says that there is no answer.
+    // No message can be written. The exit code reports that there is no answer.
   }
   return static_cast<int>(Exit::CouldNotRun);
 }
 
-// Whatever is thrown, it is reported.
+// Runs the command and reports every exception.
 int run_guarded(const std::vector<std::string>& arguments, Host& host,
                 AllocationLimit& limit) {
   try {
     const int code = run_command(arguments, host, limit);
     Diagnostics diags;
-    // An answer that nobody got is none, whichever way it was printed.
+    // An answer that could not be written is no answer, however it was printed.
     const bool answered = code != static_cast<int>(Exit::CouldNotRun) &&
                           code != static_cast<int>(Exit::Bug);
     if (!answered || !report_unwritten(host, diags)) return code;

@@ -17,7 +17,7 @@ class NoProgress : public ProgressListener {
   void stage(std::string_view /*text*/) override {}
 };
 
-// Tokens at the given context length, over all sequences that fit.
+// Returns the tokens, at the given context length, of all sequences that fit.
 std::optional<int64_t> tokens_that_fit(const MemoryAnswer& answer) {
   if (answer.serving) {
     const auto& pool = answer.serving->stage().pools[1];
@@ -27,7 +27,8 @@ std::optional<int64_t> tokens_that_fit(const MemoryAnswer& answer) {
   return checked_mul(*answer.headroom->batch, answer.options.kv->seq);
 }
 
-// What devices hold of a target that has a session, where it is asked for.
+// Estimates the memory per device of a target that has a session, if the
+// target's settings ask for it.
 void judge_memory(JudgedTarget& judged, Host& host) {
   const Options& options = judged.options;
   const MemoryQuestion question = {options.planning, options.memory,
@@ -134,7 +135,7 @@ bool WatchingHost::would_see_the_same(
   for (const auto& [key, bytes] : bytes_) {
     std::string why;
     const auto other = there.read_file(moved(key.first), key.second, why);
-    // Why something cannot be read may differ: it is not the same.
+    // A read error counts as a difference, since its reason may differ.
     if (bytes == nullptr || other == nullptr) return false;
     if (bytes->view() != other->view()) return false;
   }
@@ -157,7 +158,7 @@ JudgedTarget judge_target(const Target& target,
   judged.options.planning.model = target.model;
   check_conflicts(settings, judged.diags);
   apply_settings(settings, judged.options, judged.diags);
-  // Targets run beside one another.
+  // Targets run in parallel, so each uses one thread.
   judged.options.planning.jobs = 1;
   judged.options.planning.find_fixes = fixes == Fixes::Find;
   if (judged.diags.cannot_run()) return judged;
@@ -218,8 +219,8 @@ std::optional<std::vector<Target>> chosen_targets(
 }
 
 void add_findings_of(std::span<const FindingsOf> targets, Diagnostics& diags) {
-  // What makes two findings the same for a reader; places by line, since each
-  // target reads its files anew.
+  // Two findings are the same to a reader if these agree. Places are compared
+  // by line, because each target reads its files again.
   using Key = std::tuple<Code, Severity, std::string, std::vector<std::string>,
                          std::vector<std::string>, std::string>;
   std::map<Key, size_t> known;

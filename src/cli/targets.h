@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Judging targets: each as `check` would judge it alone, many at once.
+// Checks many targets at once, each as `check` would check it alone.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@
 
 namespace shardplan::cli {
 
-// Progress that several threads tell of.
+// A ProgressListener that several threads may report to.
 class SharedProgress : public ProgressListener {
  public:
   explicit SharedProgress(ProgressListener& progress) : progress_(progress) {}
@@ -41,10 +41,11 @@ class SharedProgress : public ProgressListener {
   std::mutex mutex_;
 };
 
-// Pieces of work that several threads begin: "target 3 of 200: llama".
+// Reports, on a ProgressListener, pieces of work that several threads begin:
+// "target 3 of 200: llama".
 class Pieces {
  public:
-  // `what` is one of them, in words.
+  // `what` names one piece: "target".
   Pieces(ProgressListener& progress, std::string what, size_t count)
       : progress_(progress), what_(std::move(what)), count_(count) {}
 
@@ -58,8 +59,8 @@ class Pieces {
   std::mutex mutex_;
 };
 
-// A Host that remembers what was looked at, so that it can be asked elsewhere
-// whether all of it is the same there. For one thread.
+// A Host that records what is read through it, so that a caller can ask whether
+// another host would give the same answers. Not thread-safe.
 class WatchingHost : public OverlayHost {
  public:
   explicit WatchingHost(Host& host) : OverlayHost(host, {}), host_(host) {}
@@ -69,14 +70,15 @@ class WatchingHost : public OverlayHost {
   std::shared_ptr<const Bytes> read_file(const std::string& path, int64_t limit,
                                          std::string& why) override;
 
-  // `moved` says where a path is there.
+  // Returns whether every recorded answer is the same on `there`, where `moved`
+  // gives the path that corresponds to a path here.
   bool would_see_the_same(
       Host& there,
       const std::function<std::string(const std::string&)>& moved) const;
 
  private:
   Host& host_;
-  std::map<std::string, bool> looked_at_;  // whether it is there
+  std::map<std::string, bool> looked_at_;  // whether the path exists
   std::map<std::string, std::vector<std::string>> listed_;
   std::map<std::pair<std::string, int64_t>, std::shared_ptr<const Bytes>>
       bytes_;  // null: it could not be read
@@ -85,49 +87,55 @@ class WatchingHost : public OverlayHost {
 struct JudgedTarget {
   std::string name;
   Options options;
-  Diagnostics diags;               // its own; they keep what they point into
-  std::optional<Session> session;  // empty: the diagnostics say why
-  // Set if the request is about more than parameters.
+  Diagnostics diags;               // its findings, which own their sources
+  std::optional<Session> session;  // empty: the diagnostics explain why
+  // Set if the request asks for memory, not only for parameters.
   std::optional<MemoryAnswer> memory;
-  // Tokens that the KV cache has room for beside the rest, where a workload
-  // and a limit are given.
+  // Tokens that fit in the KV cache beside everything else. Set if a workload
+  // and a memory limit are given.
   std::optional<int64_t> kv_tokens;
 };
 
-// Settings over those of the configuration, as flags are.
+// Returns the settings of the configuration, overridden by the target's own
+// settings as by flags.
 std::vector<Setting> target_settings(const std::vector<Setting>& defaults,
                                      const std::vector<Setting>& own);
 
 enum class Fixes : uint8_t { Find, Leave };
-// `settings` are all that hold for the target. Never throws but for memory.
+// Checks a target. `settings` are all settings that apply to it. Throws only if
+// memory runs out.
 JudgedTarget judge_target(const Target& target,
                           const std::vector<Setting>& settings, Fixes fixes,
                           Host& host);
-// Finds them later, of the findings for which `is_asked` is true; REQUIRES: the
-// diagnostics of the target are as judge_target() left them.
+// Finds fixes later, for the findings for which `is_asked` is true.
+//
+// REQUIRES: the target's diagnostics are unchanged since judge_target().
 void find_fixes_of(JudgedTarget& judged,
                    const std::function<bool(const Diagnostic&)>& is_asked,
                    Host& host);
 
-// The same of what has been read, as `judged.options` say.
+// Checks inputs that were already read, with the options `judged.options`.
 void judge_read(JudgedTarget& judged, ReadInputs inputs, Host& host,
                 ProgressListener& progress);
 
+// Returns the target as one side of a comparison.
+//
 // REQUIRES: there is a session.
 TargetSide side_of(const JudgedTarget& judged);
 
-// What --deny and --allow say, as settings that come last.
+// Returns --deny and --allow as settings, which are applied last.
 std::vector<Setting> severity_settings(const Options& options);
 
-// Those whose names are like one of the patterns, in which `*` is any text; all
-// without patterns. Empty, with the reason reported (SP010), when a pattern is
-// like none.
+// Returns the targets whose names match one of the patterns, in which `*` is
+// any text; all targets if there are no patterns. Returns empty, with the
+// reason reported (SP010), if a pattern matches none.
 std::optional<std::vector<Target>> chosen_targets(
     std::vector<Target> targets, const std::vector<std::string>& patterns,
     Diagnostics& diags);
 
-// The findings of targets as one list: what is the same but for its targets is
-// told once, with their names.
+// The findings of one target. add_findings_of() merges the findings of several
+// targets: findings that differ only in their target are reported once, with
+// the names of all their targets.
 struct FindingsOf {
   std::string target;
   const Diagnostics* diags = nullptr;

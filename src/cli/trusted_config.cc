@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far a configuration that was found is trusted (cli/config.h).
+// Decides how far a configuration that was found is trusted (cli/config.h).
 #include <optional>
 
 #include "base/text.h"
@@ -10,7 +10,7 @@
 namespace shardplan::cli {
 namespace {
 
-// The user who called sudo; empty where that is nobody.
+// Returns the user who called sudo; empty if nobody did.
 std::optional<int64_t> sudo_user(Host& host) {
   return parse_integer(host.environment("SUDO_UID").value_or(""));
 }

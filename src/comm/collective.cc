@@ -12,8 +12,8 @@
 namespace shardplan {
 
 std::span<const Algorithm> algorithms() {
-  // The first that supports a collective does it where none is wished for, and
-  // sends no more than it must.
+  // The first algorithm that supports a collective is the default, and sends no
+  // more than it must.
   static const Algorithm kAlgorithms[] = {
       kRing,       kRingDown,          kSplitRing,
       kPairwise,   kBidirectionalRing, kHalvingDoubling,
@@ -39,7 +39,7 @@ const Algorithm& algorithm_for(CollectiveKind kind, const Ranks& ranks,
 int64_t least_copies(CollectiveKind kind, int ranks) {
   SHARDPLAN_CHECK(ranks >= 1);
   if (kind == CollectiveKind::AllReduce) return 2 * (int64_t{ranks} - 1);
-  // One rank keeps what it has.
+  // A single rank keeps what it has.
   if (kind == CollectiveKind::Permute) return ranks == 1 ? 0 : ranks;
   return ranks - 1;
 }
@@ -82,12 +82,13 @@ int64_t saturated_product(int64_t a, int64_t b) {
 
 namespace {
 
-// In the order of CollectiveKind.
+// Names in the order of CollectiveKind.
 constexpr std::string_view kNames[kCollectiveKinds] = {
     "all-gather", "reduce-scatter", "all-reduce",
     "all-to-all", "permute",        "broadcast"};
 
-// The sizes of `shards`, each in as many pieces as make `chunks` in all.
+// Returns the sizes of the pieces of all shards, cut so that there are `chunks`
+// pieces in total.
 std::vector<int64_t> piece_sizes(const EvenCut& shards, int64_t chunks) {
   SHARDPLAN_CHECK(chunks % shards.parts == 0);
   std::vector<int64_t> sizes;
@@ -98,7 +99,7 @@ std::vector<int64_t> piece_sizes(const EvenCut& shards, int64_t chunks) {
   return sizes;
 }
 
-// `sizes`, `times` in a row.
+// Returns `sizes`, `times` times in a row.
 std::vector<int64_t> repeated(const std::vector<int64_t>& sizes, int times) {
   std::vector<int64_t> result;
   for (int i = 0; i < times; ++i) {
@@ -165,7 +166,7 @@ std::vector<int64_t> chunk_sizes(CollectiveKind kind, const Schedule& schedule,
 Traffic traffic(const Schedule& schedule,
                 const std::vector<int64_t>& chunk_bytes) {
   SHARDPLAN_CHECK(chunk_bytes.size() == static_cast<size_t>(schedule.chunks));
-  std::vector<int64_t> before = {0};  // bytes of the chunks before each
+  std::vector<int64_t> before = {0};  // bytes of all chunks before each
   for (const int64_t bytes : chunk_bytes) {
     before.push_back(before.back() + bytes);
   }

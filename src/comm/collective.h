@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// EvenCut: a total in parts of nearly equal size, as payloads are cut into
-// chunks.
+// Collectives: communication algorithms as schedules of transfers between
+// ranks, and the bytes that they send.
 //
-// Part i is [total i / parts, total (i + 1) / parts), both rounded down: 10 in
-// 4 parts is 2, 3, 2, 3. The unit is the caller's: bytes, or elements where a
-// cut may not go through one.
+// EvenCut cuts a total into parts of nearly equal size, as payloads are cut
+// into chunks. Part i is [total i / parts, total (i + 1) / parts), both rounded
+// down: 10 in 4 parts is 2, 3, 2, 3. The unit is the caller's: bytes, or
+// elements if a cut must not go through one.
 #pragma once
 
 #include <cstdint>
@@ -16,38 +17,39 @@
 
 namespace shardplan {
 
-// The remainder in [0, count), also of negative numbers. REQUIRES: count > 0.
+// Returns the remainder in [0, count), even for a negative index. REQUIRES:
+// count > 0.
 int64_t wrap(int64_t index, int64_t count);
 
 struct EvenCut {
   int64_t total = 0;  // >= 0
   int64_t parts = 1;  // >= 1
 
-  // Where a part begins. REQUIRES: 0 <= part <= parts.
+  // Returns where a part begins. REQUIRES: 0 <= part <= parts.
   int64_t begin(int64_t part) const;
-  // The size of one part, counted modulo `parts`.
+  // Returns the size of one part, counted modulo `parts`.
   int64_t size(int64_t part) const;
-  // The sizes of `count` parts from `first` on, going round, together.
+  // Returns the total size of `count` parts from `first` on, wrapping around.
   // REQUIRES: 0 <= count <= parts.
   int64_t run(int64_t first, int64_t count) const;
 };
 
-// The product, or the largest int64_t when that is less. REQUIRES: neither is
-// negative.
+// Returns the product, or the largest int64_t if that is less. REQUIRES:
+// neither factor is negative.
 int64_t saturated_product(int64_t a, int64_t b);
 
 // Schedule: a collective algorithm as steps of transfers between ranks.
 //
-// A pure function of the number of ranks: the same schedule is executed on
-// buffers, priced and drawn. Every rank has one slot per chunk; a slot that a
-// rank does not hold is empty. A transfer carries chunks of its source to the
-// same slots of its target, which keeps them or adds its own to them.
+// A schedule depends on the ranks alone: the same schedule is executed on
+// buffers, priced and drawn. Every rank has one slot per chunk; a slot is empty
+// if the rank does not hold the chunk. A transfer carries chunks of its source
+// to the same slots of its target, which stores them or adds its own to them.
 //
 // Invariants: within a step, no rank sends a chunk that it also receives, so
-// that every read sees the state before the step; where a step carries a chunk
-// to one target several times, they are added in the order listed.
+// that every read sees the state before the step. If a step carries a chunk to
+// one target several times, they are added in the order listed.
 //
-// Which chunks ranks begin and end with, for n ranks and q pieces per shard:
+// Chunks that ranks begin and end with, for n ranks and q pieces per shard:
 //   all-gather      n q chunks; rank r begins with r q .. r q + q - 1 and ends
 //                   with all
 //   reduce-scatter  n q chunks; all begin with all, rank r ends with the sums
@@ -55,7 +57,7 @@ int64_t saturated_product(int64_t a, int64_t b);
 //   all-reduce      any number; all begin and end with all, summed
 //   all-to-all      n n q chunks; (s n + t) q + i goes from rank s to rank t
 //   permute         n q chunks; those of rank r go to rank r + 1, modulo n
-//   broadcast       any number; rank 0 begins with all, everyone ends with all
+//   broadcast       any number; rank 0 begins with all, all end with all
 
 enum class CollectiveKind : uint8_t {
   AllGather,
@@ -74,7 +76,7 @@ struct Transfer {
   int target = 0;
   int first_chunk = 0;
   int chunk_count = 1;
-  bool reduce = false;  // the target's own are added: arriving + own
+  bool reduce = false;  // adds the target's own: arriving + own
 
   bool operator==(const Transfer&) const = default;
 };
@@ -86,18 +88,18 @@ struct Schedule {
   std::vector<Step> steps;
 };
 
-// Without steps. REQUIRES: chunks can be counted by an int, which all-to-all's
-// n n cannot above 46,340 ranks.
+// Returns a schedule without steps. REQUIRES: chunks can be counted by an int;
+// the n n chunks of all-to-all cannot above 46,340 ranks.
 Schedule empty_schedule(int ranks, int64_t chunks);
-// `next` is done after all of `schedule`, on the same chunks.
+// Appends `next`, which runs after all of `schedule`, on the same chunks.
 void append(Schedule& schedule, const Schedule& next);
-// The schedule run backwards, every transfer from target to source and added:
-// an all-gather becomes the reduce-scatter along the same paths, a broadcast
-// the sum at rank 0. REQUIRES: a rank receives a chunk once at most, and none
-// that it begins with.
+// Returns the schedule run backwards, every transfer going from target to
+// source and adding: an all-gather becomes the reduce-scatter along the same
+// paths, a broadcast the sum at rank 0. REQUIRES: a rank receives a chunk at
+// most once, and none that it begins with.
 Schedule backwards(const Schedule& schedule);
 
-// Executes a schedule on slots[rank][chunk]. `add(arriving, own)` gives the
+// Executes a schedule on slots[rank][chunk]. `add(arriving, own)` returns the
 // sum, in this order of operands; T() is an empty slot.
 template <typename T, typename Add>
 void execute(const Schedule& schedule, std::vector<std::vector<T>>& slots,
@@ -115,27 +117,27 @@ void execute(const Schedule& schedule, std::vector<std::vector<T>>& slots,
   }
 }
 
-// The sizes of the chunks when `payload`, as least_copies() defines it, is cut
-// evenly (see EvenCut): first into the n shards or parts of the kind, then each
-// of them into its pieces.
+// Returns the sizes of the chunks when `payload`, as least_copies() defines it,
+// is cut evenly (see EvenCut): first into the n shards or parts of the kind,
+// then each of them into its pieces.
 std::vector<int64_t> chunk_sizes(CollectiveKind kind, const Schedule& schedule,
                                  int64_t payload);
 
-// What a schedule sends, for chunks of the given sizes in bytes.
+// The traffic of a schedule, for chunks of given sizes in bytes.
 struct Traffic {
   int64_t total = 0;    // bytes over all ranks
   int64_t busiest = 0;  // bytes that the busiest rank sends
-  int64_t steps = 0;    // that carry anything
+  int64_t steps = 0;    // steps that carry anything
 };
 Traffic traffic(const Schedule& schedule,
                 const std::vector<int64_t>& chunk_bytes);
 
-// Collectives: which algorithms there are, for which ranks each is defined, and
-// what one costs.
+// Algorithms: which collective algorithms there are, for which ranks each is
+// defined, and what one costs.
 //
 // Ranks are numbered along the mesh axes of the collective, major to minor.
-// `inner` is the size of the fastest of them, for algorithms that treat it
-// apart (hierarchical); it divides `count`.
+// `inner` is the size of the fastest axis, for algorithms that treat it
+// separately (hierarchical); it divides `count`.
 //
 // Sources: rings as in xlstm_jax.distributed.tensor_parallel (orders and
 // associations included); halving-doubling and trees as in Thakur, Rabenseifner
@@ -151,39 +153,39 @@ struct Algorithm {
   std::string_view name;     // "ring"
   std::string_view summary;  // one line for `list algorithms`
   bool (*supports)(CollectiveKind kind, const Ranks& ranks);
-  // REQUIRES of this and of the functions below: supports(kind, ranks).
+  // REQUIRES, here and below: supports(kind, ranks).
   Schedule (*schedule)(CollectiveKind kind, const Ranks& ranks);
-  // What one rank sends in all, found without the schedule.
+  // Returns what one rank sends in total, without making the schedule.
   int64_t (*sent)(CollectiveKind kind, const Ranks& ranks, int rank,
                   int64_t payload);
-  // How many copies of the payload are sent over all ranks; null where it is
-  // least_copies() for every kind.
+  // Returns how many copies of the payload all ranks together send; null if
+  // that is least_copies() for every kind.
   int64_t (*copies)(CollectiveKind kind, const Ranks& ranks) = nullptr;
 };
 
-// The one table of algorithms; ring is the first. A schedule of n ranks has at
-// most about 2 n n transfers.
+// Returns the one table of algorithms, of which ring is the first. A schedule
+// of n ranks has at most about 2 n n transfers.
 std::span<const Algorithm> algorithms();
 const Algorithm* find_algorithm(std::string_view name);
-// `wanted` where it can do that, else the first of the table that can; every
-// kind has one for every number of ranks.
+// Returns `wanted` if it supports the collective, else the first of the table
+// that does. Every kind has one for every number of ranks.
 const Algorithm& algorithm_for(CollectiveKind kind, const Ranks& ranks,
                                const Algorithm* wanted);
 
-// Copies of the payload, over all ranks, that no algorithm can do without,
-// where `payload` is
+// Returns the copies of the payload, over all ranks, that no algorithm can do
+// without, where `payload` is
 //   all-gather      the gathered result, of one rank
 //   reduce-scatter  what one rank contributes
 //   all-reduce      what one rank contributes
 //   all-to-all      what one rank holds
 //   permute         what one rank holds (all send)
 //   broadcast       what rank 0 holds
-// Every rank must receive what it lacks; of a sum, every chunk must meet n - 1
+// Every rank must receive what it lacks. In a sum, every chunk must meet n - 1
 // others and, for all-reduce, reach n - 1 ranks again.
 int64_t least_copies(CollectiveKind kind, int ranks);
 
-// Bytes over all ranks that the algorithm sends: the closed form, found without
-// its schedule. Empty where it does not support that.
+// Returns the bytes that the algorithm sends over all ranks, by a closed form
+// without its schedule. Returns nothing if it does not support the collective.
 std::optional<int64_t> priced_bytes(const Algorithm& algorithm,
                                     CollectiveKind kind, const Ranks& ranks,
                                     int64_t payload);

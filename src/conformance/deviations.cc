@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where shardplan answers otherwise than the originals, on purpose;
-// docs/parity.md gives the reasons at length.
+// The deliberate differences between shardplan and the originals;
+// docs/parity.md explains the reasons at length.
 #include <algorithm>
 #include <memory>
 #include <set>
@@ -52,7 +52,8 @@ bool has_plain_names(const Json& inputs) {
   return plain;
 }
 
-// Refused here, whatever Python would do with it once it were reached.
+// Returns whether shardplan refuses a pattern, whatever Python would do with it
+// once it is reached.
 bool has_unusable_pattern(const Json& inputs) {
   return any_pattern(inputs, [](const std::string& pattern) {
     return std::holds_alternative<PatternProblem>(
@@ -60,7 +61,8 @@ bool has_unusable_pattern(const Json& inputs) {
   });
 }
 
-// `(bad` and the like: RE2 finds what the translation leaves to it.
+// Returns whether a pattern is like `(bad`: the translation leaves such errors
+// to RE2.
 bool has_unbalanced_pattern(const Json& inputs) {
   return any_pattern(inputs, [](const std::string& pattern) {
     int depth = 0;
@@ -114,7 +116,7 @@ bool says_so(const Json&, const Answer& answer) {
 bool has_huge_shape(const Json& inputs) {
   bool huge = false;
   each_leaf(inputs.at("tree"), "", [&](const Json& shape, const std::string&) {
-    // 4 bytes an element, as decode_tree declares.
+    // An element has 4 bytes, as in the manifest of decode_tree.
     const auto count = element_count(shape.get<Shape>());
     huge = huge || !count || !byte_count(*count, DType::F32);
   });
@@ -145,7 +147,7 @@ bool has_null_spec(const Json& inputs) {
   return false;
 }
 
-// eformer calls a mesh with an axis of size 0 empty, and none.
+// eformer treats a mesh with an axis of size 0 as empty, and as no mesh.
 bool lacks_mesh(const Json& inputs) {
   const Json& mesh = inputs.at("mesh");
   if (!mesh.is_object()) return mesh.is_null();
@@ -173,7 +175,8 @@ bool is_repeated_axis(const Json&, const Answer& answer) {
   return answer.refused == Code::RepeatedAxis;
 }
 
-// The rules of a pattern text, in the form of match_partition_rules' inputs.
+// Returns the rules of a pattern text, in the form of match_partition_rules'
+// inputs.
 Json rules_of_pattern(const Json& inputs) {
   Diagnostics unheard;
   RuleSet rules;
@@ -191,7 +194,8 @@ bool has_unusable_rule(const Json& inputs) {
   return is_unusable(rules_of_pattern(inputs));
 }
 
-// A name that reaches the rule is refused; others have the spec of one before.
+// Returns whether names that reach the unusable rule are refused and all others
+// have the spec of an earlier rule.
 bool is_refused_when_reached(const Json& inputs, const Answer& answer) {
   if (answer.refused) return false;
   const Json rules = rules_of_pattern(inputs).at("rules");
@@ -244,7 +248,8 @@ bool has_blank_in_list(const Json& inputs) {
   return found;
 }
 
-// None within a tuple is the name "" here; alone, it is None.
+// Returns whether each None within a tuple is the name "", and each None alone
+// is None.
 bool is_none_there(const Json& inputs, const Answer& answer) {
   bool good = !answer.refused.has_value();
   each_blank_in_list(inputs, [&](size_t i, size_t j) {

@@ -30,7 +30,8 @@ Json encode_part(const std::vector<double>& numbers, const Shape& shape,
   return list;
 }
 
-// Inputs, parameters and constraints lie where their specs say.
+// Returns layouts in which inputs, parameters and constraints are placed
+// according to their specs.
 WantedLayouts declared_layouts(const Graph& graph, const Mesh& mesh) {
   WantedLayouts layouts;
   for (const Value& value : graph.values) {

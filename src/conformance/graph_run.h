@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs of the shipped graphs on the numbers of a vector.
+// Runs the shipped graphs on the numbers of a conformance vector.
 #pragma once
 
 #include <cstdint>
@@ -15,23 +15,26 @@
 
 namespace shardplan::conformance {
 
-// Nested lists as a row-major f32 tensor, of the shape of the first items;
-// `shape` is for lists that have none to show it.
+// Converts nested lists to a row-major f32 tensor, whose shape is that of the
+// first items. `shape` is for lists that do not show their shape, such as empty
+// ones.
 Tensor decode_tensor(const Json& nested);
 Tensor decode_tensor(const Json& nested, const Shape& shape);
-// Nested lists of the tensor's numbers.
+// Converts the tensor's numbers to nested lists.
 Json encode_tensor(const Tensor& tensor);
 
-// One tensor per device of one shape, along a new leading dimension.
+// Stacks one tensor per device, all of one shape, along a new leading
+// dimension.
 Tensor stacked(const std::vector<Tensor>& tensors);
 
 std::optional<GraphDescription> shipped_graph(const std::string& name,
                                               const DimSizes& dims,
                                               Diagnostics& diags);
 
-// What each of `devices` along the axis `tp` has of the graph's first output
-// after a sharded run; values lie where the graph's specs say. `given` holds
-// inputs and parameters by their names in the graph.
+// Returns the part of the graph's first output that each of `devices` along the
+// axis `tp` holds after a sharded run; values are placed according to the
+// graph's specs. `given` maps the graph's names of inputs and parameters to
+// their values.
 std::optional<std::vector<Tensor>> run_on_devices(
     const GraphDescription& description,
     const std::map<std::string, Tensor>& given, int64_t devices,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// flax.linen.spmd: logical_to_mesh_axes and its companions.
+// Conformance of flax.linen.spmd: logical_to_mesh_axes and related functions.
 #include "conformance/logical_axes.h"
 
 #include <set>
@@ -42,7 +42,7 @@ std::optional<std::string> decode_label(const Json& label) {
   return label.get<std::string>();
 }
 
-// A text is a sequence of letters, as Python has it.
+// Decodes labels. A text is a sequence of letters, as in Python.
 std::optional<AxisLabels> decode_labels(const Json& given) {
   const Json labels = plain_lists(given);
   if (labels.is_null()) return std::nullopt;
@@ -59,7 +59,8 @@ std::optional<AxisLabels> decode_labels(const Json& given) {
   return result;
 }
 
-// Of a text, Python finds any part: the rule is for the letter it begins with.
+// If the labels are a text, Python finds any substring, so the rule applies to
+// the letter at which its name begins.
 void aim_at_letter(const std::string& text, LogicalRule& rule) {
   const size_t at = rule.name ? text.find(*rule.name) : std::string::npos;
   if (at >= text.size()) return;
@@ -71,11 +72,12 @@ void aim_at_letter(const std::string& text, LogicalRule& rule) {
 struct DecodedRules {
   std::vector<LogicalRule> rules;
   bool is_list = true;
-  // A value is a tuple within a tuple, or a text is asked for None.
+  // A value is a tuple within a tuple, or None is searched for in a text.
   bool is_malformed = false;
 };
 
-// No rules are those of the context, which are empty by default.
+// Decodes rules. Without rules, those of the context apply, which are empty by
+// default.
 DecodedRules decode_logical_rules(const Json& given, const Json& labels) {
   DecodedRules result;
   const Json rules = plain_lists(given);
@@ -129,7 +131,7 @@ Answer map_axes(const Json& labels, const Json& rules, FlaxVersion version,
   return {encode_assigned(mapping, show_unassigned), std::nullopt, ""};
 }
 
-// Leaves are specs, and texts, which are sequences of letters.
+// Maps a tree whose leaves are specs or texts, which are sequences of letters.
 Answer map_tree(const Json& tree, const Json& rules, FlaxVersion version) {
   if (tree.is_object() && tree.contains("$P")) {
     return map_axes(tree.at("$P"), rules, version, false);
@@ -148,7 +150,7 @@ Answer map_tree(const Json& tree, const Json& rules, FlaxVersion version) {
   return answer;
 }
 
-// Without rules of its own a call takes those of its context.
+// Returns the rules of a call, or those of its context if it has none.
 const Json& rules_of(const Json& inputs) {
   const Json& rules = inputs.at("rules");
   return rules.is_null() && inputs.contains("context_rules")
@@ -192,7 +194,8 @@ Answer tree_case(const Json& inputs) {
   return map_tree(plain_lists(inputs.at("tree")), rules_of(inputs), version);
 }
 
-// A NamedSharding around it, which knows its mesh and uses an axis once.
+// Checks the spec as a NamedSharding does, which knows its mesh and allows an
+// axis only once.
 template <FlaxVersion version>
 Answer sharding_case(const Json& inputs) {
   Answer answer = map_case<version, false>(inputs);
@@ -232,7 +235,7 @@ bool is_same_logical_error(const Answer& answer, const Json& error) {
          answer.refused == Code::UnplacedLogicalAxis;
 }
 
-// {"constraint": spec} or a spec.
+// Converts {"constraint": spec} or a spec.
 Json canonical_constraint(const Json& expected) {
   if (!expected.is_object() || !expected.contains("constraint")) {
     return canonical_spec(expected);

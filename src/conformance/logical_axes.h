@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// flax's with_logical_constraint.
+// flax's with_logical_constraint, built on the mapping of logical axes.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,9 @@
 
 namespace shardplan {
 
-// What with_logical_constraint does to an array.
+// The effect of with_logical_constraint on an array.
 enum class ConstraintOutcome : uint8_t {
-  Unconstrained,  // left as it is
+  Unconstrained,  // unchanged
   Constrained,    // to `spec`
   RepeatedLabel,  // refused
   Unplaced,       // refused, by RulesFallback::RaiseError
@@ -23,7 +23,8 @@ struct LogicalConstraint {
   ConstraintOutcome outcome = ConstraintOutcome::Unconstrained;
   PartitionSpec spec;
 };
-// Without labels or without rules, nothing is constrained, nor checked.
+// Applies the rules to the labels. Without labels or without rules, nothing is
+// constrained or checked.
 LogicalConstraint logical_constraint(const std::optional<AxisLabels>& labels,
                                      std::span<const LogicalRule> rules,
                                      RulesFallback fallback,

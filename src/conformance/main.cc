@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// shardplan-conformance FILE...: 0 all passed, 1 some failed, 2 could not run.
+// shardplan-conformance FILE...: exits with 0 if all cases passed, 1 if some
+// failed, 2 if it could not run.
 #include <exception>
 
 #include "base/real_host.h"

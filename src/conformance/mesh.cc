@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// eformer's questions to a mesh: sizes of axes, coordinates, names in a spec.
+// eformer's functions of a mesh: sizes of axes, coordinates, names in a spec.
 
 #include "core/mesh.h"
 
@@ -19,15 +19,15 @@ AxisNames decode_names(const Json& names) {
   const Json plain = plain_lists(names);
   if (plain.is_string()) return {plain.get<std::string>()};
   AxisNames result;
-  // What is not a text is not an axis of any mesh.
+  // A value that is not a text is not an axis of any mesh.
   for (const Json& name : plain) {
     result.push_back(name.is_string() ? name.get<std::string>() : "");
   }
   return result;
 }
 
-// A value that is neither a name nor several, or the first axis that the mesh
-// lacks.
+// Returns a refusal if the value is neither a name nor a list of names, or if
+// the mesh lacks an axis.
 std::optional<Answer> refused_names(const Mesh& mesh, const Json& names) {
   const Json plain = plain_lists(names);
   if (!plain.is_string() && !plain.is_array()) {
@@ -133,7 +133,7 @@ Answer mesh_from_string(const Json& inputs) {
       diags);
 }
 
-// Python walks whatever it is given.
+// Collects names; Python iterates over any value it is given.
 void collect_names(const Json& value, std::set<std::string>& names) {
   if (value.is_string()) {
     names.insert(value.get<std::string>());
@@ -142,7 +142,8 @@ void collect_names(const Json& value, std::set<std::string>& names) {
   }
 }
 
-// What cannot be walked: a number, UNCONSTRAINED.
+// Returns whether the value contains one that cannot be iterated over: a
+// number, UNCONSTRAINED.
 bool has_marker(const Json& value) {
   return value.is_number() || value.is_boolean() ||
          (value.is_structured() &&
@@ -157,7 +158,7 @@ Answer names_of_spec(const Json& inputs) {
       return {nullptr, Code::MalformedDocument, "not the name of an axis"};
     }
     if (value.is_string()) {
-      // A text is walked letter by letter, at the top only.
+      // Only at the top, a text is iterated over letter by letter.
       const auto text = value.get<std::string>();
       for (size_t begin = 0, end = 0; begin < text.size(); begin = end) {
         decode_utf8(text, end);
@@ -200,14 +201,14 @@ const std::vector<Function>& mesh_functions() {
   return kFunctions;
 }
 
-// eformer.escale.partition.manager: PartitionAxis, PartitionManager.resolve and
-// get_safe_hash_int.
+// Conformance of eformer.escale.partition.manager: PartitionAxis,
+// PartitionManager.resolve and get_safe_hash_int.
 
 namespace {
 
 constexpr std::string_view kNotGiven = "$NOT_GIVEN";
 
-// None within a tuple is the name "".
+// Decodes a name. None within a tuple is the name "".
 AxisName decode_name(const Json& name) {
   return name.is_string() ? name.get<std::string>() : "";
 }
@@ -246,7 +247,7 @@ std::optional<PartitionAxis> decode_axis(const Json& inputs,
   return resolve_partition_axis(std::move(axis), diags);
 }
 
-// A value that is not a text names nothing.
+// Decodes a token. A value that is not a text names nothing.
 std::string decode_token(const Json& token) {
   if (token.is_null()) return "_";
   return token.is_string() ? token.get<std::string>() : token.dump();
@@ -275,7 +276,7 @@ std::vector<SemanticEntry> decode_entries(const Json& entries) {
   return result;
 }
 
-// Anything but the two generation modes behaves as training.
+// Decodes a mode. Anything but the generation modes behaves as training.
 Mode decode_mode(const Json& mode) {
   if (mode == "__autoregressive__") return Mode::Decode;
   if (mode == "__insert__") return Mode::Insert;
@@ -336,7 +337,7 @@ Answer resolve_spec(const Json& inputs) {
                  decode_mode(inputs.at("mode")), version);
 }
 
-// Axes and mode that a call asks for, wherever it says them.
+// The axes and mode of a call, from whichever argument has them.
 struct Request {
   std::vector<SemanticEntry> entries;
   Json mode;
@@ -361,14 +362,15 @@ std::optional<Request> decode_request(const Json& inputs,
   const bool has_instance = inputs.contains("axes_instance");
   const bool has_dynamic =
       inputs.contains("dynamic_class") || inputs.contains("dynamic_instance");
-  // A class as axes goes before the dynamic axes in January 2026, and behind
-  // them later; an instance counts as dynamic axes only later.
+  // In January 2026 a class given as axes takes precedence over the dynamic
+  // axes, later the dynamic axes do; an instance counts as dynamic axes only
+  // later.
   if (has_class && (early || !has_dynamic)) return preset("axes_class");
   if (has_instance && !early && !has_dynamic) return instance("axes_instance");
   if (inputs.contains("mode")) {
-    // A class cannot be walked.
+    // A class cannot be iterated over.
     if (has_class) return std::nullopt;
-    // An instance can: it is a tuple of its axes and its mode.
+    // An instance can be: it is a tuple of its axes and its mode.
     if (has_instance) {
       const Json& given = inputs.at("axes_instance");
       SemanticEntry axes = decode_axis_entry(Json{{"$list", given.at("axes")}});
@@ -398,7 +400,7 @@ Answer manage(const Json& inputs) {
     return spec_of(*axis, request->entries, decode_mode(request->mode),
                    version);
   }
-  // The size of one dimension decides.
+  // The mode depends on the size of one dimension.
   if (!inputs.contains("shape") || inputs.at("shape").is_null()) {
     return {nullptr, Code::MalformedDocument, "a shape is needed"};
   }
@@ -415,7 +417,7 @@ Answer manage(const Json& inputs) {
                  version);
 }
 
-// get_safe_hash_int hashes str(text).
+// Returns str(value), which get_safe_hash_int hashes.
 std::string python_text(const Json& value) {
   if (value.is_string()) return value.get<std::string>();
   if (value.is_null()) return "None";
@@ -463,7 +465,7 @@ bool is_same_axis_error(const Answer& answer, const Json& error) {
          answer.refused == Code::UnknownAxis;
 }
 
-// Lists and tuples alike, and None within them as the name "".
+// Converts lists and tuples to lists, and None within them to the name "".
 Json plain_values(const Json& expected) {
   Json result = plain_lists(expected);
   for (Json& value : result) {

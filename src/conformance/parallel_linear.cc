@@ -55,8 +55,10 @@ bool is_64_bit(DType dtype) {
   return dtype == DType::F64 || dtype == DType::C128;
 }
 
-// The least type above both, any integer for two integers; empty when there is
-// none. REQUIRES: no blocks.
+// Returns the least type above both, any integer for two integers; empty if
+// there is none.
+//
+// REQUIRES: neither is a block type.
 std::optional<DType> joined(DType a, DType b) {
   if (a == b) return a;
   const Class of_a = class_of(a);
@@ -118,8 +120,8 @@ std::optional<PartitionSpec> original_collective_output(
 }  // namespace shardplan
 
 namespace shardplan::conformance {
-// EasyDeL: get_matmul_output_sharding, get_output_partition_spec and the checks
-// of TensorParallelConfig.
+// Conformance of EasyDeL: get_matmul_output_sharding, get_output_partition_spec
+// and the checks of TensorParallelConfig.
 
 namespace {
 
@@ -152,13 +154,15 @@ Answer collective(const Json& inputs) {
   return {spec ? encode_spec(*spec) : Json(), std::nullopt, ""};
 }
 
-// Names of a mesh that is given with sizes, as a list, or by one name.
+// Returns the names of a mesh that is given with sizes, as a list, or by one
+// name.
 Json names_of_mesh(const Json& mesh) {
   if (mesh.is_object()) return mesh.at("axis_names");
   return mesh.is_string() ? Json::array({mesh}) : mesh;
 }
 
-// A configuration is checked only where a method of multiplying is chosen.
+// Checks a configuration, which is only done if a multiplication method is
+// chosen.
 Answer parallel_config(const Json& inputs) {
   const Json method = inputs.value("matmul_method", Json());
   const Json axis = inputs.value("axis_name", Json("tp"));
@@ -204,12 +208,12 @@ const std::vector<Function>& matmul_functions() {
   return kFunctions;
 }
 
-// EasyDeL: ParallelLinear and its row and column parallel kinds, by the shipped
-// graph. A layer without a bias runs with a bias of zeros.
+// Conformance of EasyDeL's ParallelLinear and its row- and column-parallel
+// kinds, with the shipped graph. A layer without a bias runs with a zero bias.
 
 namespace {
 
-// NumPy's names of what a layer may compute in.
+// NumPy's names of the dtypes that a layer may compute in.
 constexpr std::array<std::pair<DType, const char*>, 6> kNames = {{
     {DType::F64, "float64"},
     {DType::F32, "float32"},
@@ -234,13 +238,14 @@ Answer refused_layer(std::string message) {
   return {nullptr, Code::InvalidGraph, std::move(message)};
 }
 
-// How many outputs a layer has, and of how many layers they are merged.
+// The number of outputs of a layer, and the number of layers merged into it.
 struct Outputs {
   int64_t features = 0;
   int64_t merged = 1;
 };
 
-// Empty for a list of one, of which the original makes a shape that is none.
+// Returns empty for a list of one size, which the original turns into an
+// invalid shape.
 std::optional<Outputs> outputs_of(const Json& out_features) {
   const Json plain = plain_lists(out_features);
   if (!plain.is_array()) return Outputs{plain.get<int64_t>(), 1};
@@ -250,7 +255,7 @@ std::optional<Outputs> outputs_of(const Json& out_features) {
   return outputs;
 }
 
-// `scale` of the graph's `linear`, in place of the one that it ships with.
+// Replaces the shipped `scale` of the graph's `linear`.
 void set_scale(const Json& scale, GraphDescription& graph) {
   for (DescribedOp& op : graph.ops) {
     if (op.op != "linear") continue;
@@ -267,7 +272,7 @@ void set_scale(const Json& scale, GraphDescription& graph) {
   }
 }
 
-// The layer's own kernel, or the one that it is called with.
+// Returns the kernel that the layer is called with, else its own.
 Tensor kernel_of(const Json& inputs, const Shape& shape) {
   const Json own = inputs.value("kernel", Json());
   const Json given = inputs.value("w", Json());
@@ -334,7 +339,8 @@ Answer parallel_linear(const Json& inputs) {
           ""};
 }
 
-// Shapes, scales and dtypes that do not fit are ValueErrors and TypeErrors.
+// Returns whether the error is of the same kind: shapes, scales and dtypes that
+// do not fit are ValueErrors and TypeErrors.
 bool is_same_linear_error(const Answer& answer, const Json& error) {
   const auto type = error.at("type").get<std::string>();
   return answer.refused == Code::InvalidGraph &&

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// JAX: random numbers and initialisers; xlstm_jax: what its wrapper does to
-// them on every device.
+// Conformance of JAX's random numbers and initialisers, and of the wrapper of
+// xlstm_jax that changes them per device.
 
 #include "conformance/random.h"
 
@@ -70,7 +70,7 @@ Answer bits(const Json& inputs) {
       Json{{"at", at}, {"sum", std::accumulate(all.begin(), all.end(), 0U)}});
 }
 
-// The floats' bits, since they must agree exactly.
+// Returns the bits of the floats, since they must agree exactly.
 Answer uniform(const Json& inputs) {
   Json numbers = Json::array();
   for (const float x : random_uniform(key_of(inputs), count_of(inputs),
@@ -157,7 +157,7 @@ namespace shardplan {
 namespace {
 
 struct HashAlgorithm {
-  std::string_view name;  // hashlib's
+  std::string_view name;  // in hashlib
   const char* openssl;
 };
 constexpr std::array<HashAlgorithm, 12> kHashAlgorithms = {{
@@ -175,7 +175,7 @@ constexpr std::array<HashAlgorithm, 12> kHashAlgorithms = {{
     {"blake2s", "BLAKE2S-256"},
 }};
 
-// Names that hashlib has, too, and that need more than a text.
+// Names that hashlib also has but that need more than a text.
 constexpr std::array<std::string_view, 8> kNeedMore = {
     "shake_128",   "shake_256",
     "new",         "pbkdf2_hmac",
@@ -183,7 +183,7 @@ constexpr std::array<std::string_view, 8> kNeedMore = {
     "file_digest", "algorithms_guaranteed",
 };
 
-// A number in base 256, most significant first, in base 10.
+// Converts a number from base 256, most significant digit first, to base 10.
 std::string decimal(std::vector<unsigned char> number) {
   std::string text;
   while (!number.empty()) {

@@ -19,8 +19,8 @@ const char* ring_of(Shift shift) {
   return shift == Shift::Up ? "ring" : "ring-down";
 }
 
-// [device]: the chunks in the order in which they come from the neighbour
-// `offset` away.
+// Returns, per device, the chunks in the order in which they arrive from the
+// neighbour at distance `offset`.
 SourceLists arrivals(const Schedule& schedule, int offset) {
   const int n = schedule.ranks;
   SourceLists lists(static_cast<size_t>(n));
@@ -53,7 +53,8 @@ SourceLists async_gather_bidirectional(int devices, Shift shift) {
   const Schedule schedule =
       schedule_of("bidirectional-ring", CollectiveKind::AllGather, devices);
   const SourceLists from_below = arrivals(schedule, kBelow);
-  // Of two devices the one above is the one below; nothing comes down.
+  // With two devices both neighbours are the same device, and nothing comes
+  // down.
   const SourceLists from_above =
       devices > 2 ? arrivals(schedule, kAbove) : SourceLists(from_below.size());
   SourceLists lists;
@@ -136,11 +137,12 @@ std::vector<Slice> split_array_over_mesh(int64_t size, int devices) {
 }  // namespace shardplan
 
 namespace shardplan::conformance {
-// xlstm_jax: the ring functions of tensor_parallel, and split_array_over_mesh.
+// Conformance of xlstm_jax: the ring functions of tensor_parallel, and
+// split_array_over_mesh.
 //
-// Devices are simulated. Where a case gives no values the elements are symbols:
-// `d0k1e2` is what device 0 put at feature 2 of list element 1, and a sum is
-// written with brackets around its two operands, what arrived first.
+// Devices are simulated. If a case gives no values, the elements are symbols:
+// `d0k1e2` is the value that device 0 put at feature 2 of list element 1. A sum
+// is written with brackets around its two operands, the one that arrived first.
 
 namespace {
 
@@ -154,7 +156,7 @@ std::string symbol(size_t device, size_t element) {
   return "d" + std::to_string(device) + "k" + std::to_string(element);
 }
 
-// Element by element; numbers in the precision of the case.
+// Adds element by element, numbers in the precision of the case.
 struct Add {
   bool single = false;
 
@@ -179,7 +181,8 @@ Add add_of(const Json& inputs) {
   return {inputs.value("dtype", "float32") == "float32"};
 }
 
-// [device][k]: the values given, or symbols; `symbol_of` makes one element.
+// Returns [device][k]: the given values, or symbols; `symbol_of` makes one
+// element.
 template <typename Element, typename SymbolOf>
 std::vector<std::vector<Element>> lists_of(const Json& inputs,
                                            SymbolOf symbol_of) {
@@ -258,7 +261,8 @@ Answer scatter_split(const Json& inputs) {
   return {*sums, std::nullopt, ""};
 }
 
-// 0, 1, 2, .. in a shape, as nested lists; of dimension `axis` the slice alone.
+// Returns 0, 1, 2, .. in a shape, as nested lists; dimension `axis` is reduced
+// to the slice.
 Json arange(const Shape& shape, size_t axis, Slice slice, size_t dim,
             int64_t first) {
   if (dim == shape.size()) return first;
@@ -277,7 +281,7 @@ Answer split_array(const Json& inputs) {
   const auto shape = inputs.at("shape").get<Shape>();
   const auto rank = static_cast<int64_t>(shape.size());
   auto axis = inputs.at("split_axis").get<int64_t>();
-  if (axis < 0) axis += rank;  // as in Python
+  if (axis < 0) axis += rank;  // negative axes count from the end, as in Python
   if (axis < 0 || axis >= rank) {
     return {nullptr, Code::Usage, "no such dimension"};
   }

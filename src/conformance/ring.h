@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ring functions of xlstm_jax.distributed.tensor_parallel, on all devices
-// of an axis at once: what each has in its list, and in which order its sums
-// are added. All of it is read off the schedules of the ring algorithms.
+// The ring functions of xlstm_jax.distributed.tensor_parallel, for all devices
+// of an axis at once: the contents of each device's list, and the order in
+// which its sums are added. Both are derived from the schedules of the ring
+// algorithms.
 //
-// With d a device of n, counted modulo n, and the ring going up:
+// For device d of n, with indices modulo n, and an upward ring:
 //   async_gather                entry i is the shard of d - i; down: d + i
 //   async_gather_bidirectional  the same lists in half the steps
 //   async_gather_split          first halves as up, then second halves as down
@@ -27,35 +28,38 @@ namespace shardplan {
 
 enum class Shift : uint8_t { Up, Down };
 
-// [device][entry]: the device whose shard that is. REQUIRES: devices >= 1.
+// [device][entry]: the device whose shard the entry is.
+//
+// REQUIRES: devices >= 1.
 using SourceLists = std::vector<std::vector<int>>;
 SourceLists async_gather(int devices, Shift shift);
 SourceLists async_gather_bidirectional(int devices, Shift shift);
 
-// Half 0 has the features [0, features / 2) of the source.
+// One half of a shard; half 0 has the features [0, features / 2) of the source.
 struct ShardHalf {
   int source = 0;
   int half = 0;
 
   bool operator==(const ShardHalf&) const = default;
 };
-// [device][entry], 2 n entries. Empty, with the reason reported (SP010), when
-// the features cannot be halved.
+// Returns [device][entry] with 2 n entries. Returns empty, with the reason
+// reported (SP010), if the features cannot be halved.
 std::optional<std::vector<std::vector<ShardHalf>>> async_gather_split(
     int devices, int64_t features, Diagnostics& diags);
 
-// The device on which element k of a device's list ends.
+// Returns the device that receives element k of a device's list.
 int scatter_target(int devices, int device, int element, Shift shift);
-// False, with the reason reported (SP010), unless every device has a list of as
-// many elements as there are devices.
+// Returns whether every device has a list of as many elements as there are
+// devices; otherwise reports the reason (SP010).
 bool check_lists(const std::vector<size_t>& lengths, Diagnostics& diags);
-// Reduce-scatter by the ring, and by the split ring, whose chunks 2 c and
-// 2 c + 1 are the halves for rank c.
+// Return the reduce-scatter by the ring, and by the split ring, whose chunks 2
+// c and 2 c + 1 are the halves for rank c.
 Schedule scatter_schedule(int devices, Shift shift);
 Schedule split_scatter_schedule(int devices);
 
-// One sum per device of the elements xs[device][k]; `add(arriving, own)`.
-// Empty, with the reason reported, as for check_lists().
+// Returns one sum per device of the elements xs[device][k]; `add(arriving,
+// own)` adds two. Returns empty, with the reason reported, if check_lists()
+// fails.
 template <typename T, typename Add>
 std::optional<std::vector<T>> async_scatter(
     const std::vector<std::vector<T>>& xs, Shift shift, Add add,
@@ -78,8 +82,8 @@ std::optional<std::vector<T>> async_scatter(
   return sums;
 }
 
-// The same of elements with features: xs[device][k][feature], all with equally
-// many.
+// Does the same for elements with features: xs[device][k][feature], with the
+// same number of features everywhere.
 template <typename T, typename Add>
 std::optional<std::vector<std::vector<T>>> async_scatter_split(
     const std::vector<std::vector<std::vector<T>>>& xs, Add add,
@@ -122,8 +126,8 @@ std::optional<std::vector<std::vector<T>>> async_scatter_split(
   return sums;
 }
 
-// Where the slice of each device lies in a dimension of `size`; slices are
-// equally long, and what is over at the end belongs to nobody.
+// Returns each device's slice of a dimension of `size`. Slices are equally
+// long; the remainder at the end belongs to no device.
 std::vector<Slice> split_array_over_mesh(int64_t size, int devices);
 
 }  // namespace shardplan

@@ -42,12 +42,12 @@ std::optional<Manifest> decode_tree(const Json& tree, Diagnostics& diags) {
   Json document = nested(tree);
   if (document.is_object() && document.contains("shape") &&
       document.contains("dtype")) {
-    Manifest bare;  // a bare array has the empty path
+    Manifest bare;  // a bare array has an empty path
     const auto shape = document.at("shape").get<Shape>();
     if (!bare.add("", {DType::F32, shape}, {})) return std::nullopt;
     return bare;
   }
-  // The wrapper keeps keys such as `name` from meaning something else.
+  // The wrapper prevents keys such as `name` from having a special meaning.
   document = {{"parameters", std::move(document)}};
   const std::unique_ptr<Host> host = make_real_host();
   const ManifestSource source = {
@@ -101,14 +101,14 @@ bool agrees(const Function& function, const Answer& answer, const Json& test,
          (function.canonical == nullptr ? wanted : function.canonical(wanted));
 }
 
-// Null when the file cannot be read.
+// Returns null if the file cannot be read.
 Json read_json(const std::string& path, Host& host, std::string& why) {
   const auto bytes = host.read_file(path, kWholeFile, why);
   return bytes == nullptr ? Json() : Json::parse(bytes->view(), nullptr, false);
 }
 
-// Rules that many cases share stand in a file beside them, and `rules_ref`
-// names them.
+// Inserts rules that many cases share. They are in a file beside the cases,
+// which `rules_ref` names.
 void insert_rules(const std::string& path, Json& cases, Host& host) {
   Json shared;
   for (Json& test : cases) {
@@ -140,8 +140,8 @@ Outcome run_case(const Json& test, std::string& failure) {
     failure = "the function is unknown";
     return Outcome::Failed;
   }
-  // What a newer upstream answers is ours by default where a case has it; the
-  // compatibility mode answers what the original does.
+  // If a case has the answer of a newer upstream, our default answer must equal
+  // that; the compatibility mode must give the original's answer.
   const bool has_head =
       test.contains("expected_head") || test.contains("error_head");
   const Answer answer = function->answer(inputs);
@@ -261,7 +261,7 @@ AxisNames decode_entry(const Json& entry) {
   if (!entry.is_array() || entry.empty()) return {};
   if (entry.size() == 1) {
     const Json& only = entry.front();
-    // ("",) is the name "", unlike a bare "".
+    // ("",) is the name "", whereas a bare "" is None.
     if (only.is_string()) return {only.get<std::string>()};
     return decode_entry(only);
   }
@@ -347,7 +347,7 @@ bool agree_within_4_ulps(const Json& answer, const Json& expected) {
     const double exact = 0x1p24;
     if (theirs == std::round(theirs) && std::abs(theirs) <= exact) return false;
     const auto magnitude = static_cast<float>(std::abs(theirs));
-    // Beyond the largest float a unit would be infinite, and anything alike.
+    // Beyond the largest float a unit would be infinite, and everything equal.
     if (!(magnitude < std::numeric_limits<float>::max())) return false;
     const double unit =
         std::nextafter(magnitude, std::numeric_limits<float>::infinity()) -

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trees of a vector as manifests.
+// Runs conformance vectors: decodes the cases of vector files, compares our
+// answers with the expected ones, and counts the results.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +16,13 @@
 
 namespace shardplan::conformance {
 
-// Written as a nested manifest and read by the program's own reader, which
-// sorts keys per level and joins paths. A leaf without a shape is a scalar.
+// Converts the tree of a vector to a manifest: writes it as a nested manifest
+// and reads that with the program's own reader, which sorts keys per level and
+// joins paths. A leaf without a shape is a scalar.
 std::optional<Manifest> decode_tree(const Json& tree, Diagnostics& diags);
 
-// Runs vector files and counts: per function passed, failed, deviates.
+// Results of vector files: per function, the number of cases that passed,
+// failed or deviate.
 
 struct Tally {
   int64_t passed = 0;
@@ -29,18 +32,18 @@ struct Tally {
 
 struct Results {
   std::map<std::string, Tally> by_function;
-  std::string failures;  // a paragraph each: id, expected, got
+  std::string failures;  // a paragraph each: id, expected, actual
 };
 
-// Adds the cases of one file, a JSON array. A case that is not well-formed, or
-// whose function is unknown, has failed.
+// Adds the results of one file, a JSON array. A case that is malformed or whose
+// function is unknown fails.
 void run_cases(const Json& cases, Results& results);
 
-// The table, the failures, and as the last line `N passed, N failed`.
+// Returns the table, the failures, and the last line `N passed, N failed`.
 std::string summary(const Results& results);
 int64_t failed(const Results& results);
 
-// The whole program over files: 0 all passed, 1 some failed, 2 could not run.
+// Runs all files: 0 all passed, 1 some failed, 2 could not run.
 int run(const std::vector<std::string>& files, Host& host);
 
 }  // namespace shardplan::conformance

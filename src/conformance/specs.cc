@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// eformer: auto_partition_spec.
+// Conformance of eformer: auto_partition_spec.
 
 #include <charconv>
 #include <cmath>
@@ -34,7 +34,7 @@ Answer auto_partition(const Json& inputs) {
     }
   }
   const Json& least = inputs.at("min_sharding_size");
-  // "Fewer than 8.5 elements" is "fewer than 9".
+  // "Fewer than 8.5 elements" means "fewer than 9".
   if (!least.is_null()) {
     options.min_size = static_cast<int64_t>(std::ceil(least.get<double>()));
   }
@@ -61,13 +61,14 @@ const std::vector<Function>& auto_spec_functions() {
   return kFunctions;
 }
 
-// eformer.escale.partition.constraints: get_corrected_named_sharding, and
-// with_sharding_constraint, which corrects the same way but leaves an array
-// alone when the spec is empty.
+// Conformance of eformer.escale.partition.constraints:
+// get_corrected_named_sharding and with_sharding_constraint, which corrects in
+// the same way but leaves an array unchanged if the spec is empty.
 
 namespace {
 
-// The corrected spec, or a refusal where a NamedSharding could not be built.
+// Returns the corrected spec, or a refusal if a NamedSharding could not be
+// built.
 Answer corrected(const Json& shape, const PartitionSpec& spec,
                  const Mesh& mesh) {
   const CorrectedSpec result =
@@ -86,7 +87,8 @@ Answer constrained(const Json& shape, const Json& spec, const Mesh& mesh) {
   return corrected(shape, asked, mesh);
 }
 
-// Leaves in traversal order: shapes are lists, anything else is not an array.
+// Corrects the leaves in traversal order: shapes are lists, any other value is
+// not an array.
 Answer constrained_tree(const Json& tree, const Json& spec, const Mesh& mesh) {
   Json applied = Json::array();
   for (const Json& leaf : tree) {
@@ -140,13 +142,13 @@ bool is_same_correction_error(const Answer& answer, const Json& error) {
   return type == "AssertionError" && answer.refused == Code::InvalidMesh;
 }
 
-// Where jax places the shards of an array: shapes, indices and slices for every
-// device.
+// Conformance of jax's placement of an array's shards: shapes, indices and
+// slices for every device.
 
 namespace {
 
-// A sharding is applied as it is or not at all, so a spec that would need
-// correction is refused; JAX looks for repeated axes first.
+// Returns a refusal if the spec would need correction, since a sharding is
+// applied unchanged or not at all. JAX checks for repeated axes first.
 std::optional<Answer> refused_layout(const PartitionSpec& spec,
                                      const Shape& shape, const Mesh& mesh) {
   std::set<AxisName> used;
@@ -217,16 +219,16 @@ bool is_same_layout_error(const Answer& answer, const Json& error) {
   return says("duplicate entries") && answer.refused == Code::RepeatedAxis;
 }
 
-// eformer's create_pattern_based_partition_spec: the rules that a text holds,
-// and what they say of names.
+// Conformance of eformer's create_pattern_based_partition_spec: the rules in a
+// text, and the specs that they give names.
 
 namespace {
 
 constexpr std::string_view kArrows = "too many values to unpack";
 constexpr std::string_view kNoMesh = "No mesh found";
 
-// What one name gets. Rules are compiled one by one, up to the first that is
-// found: an invalid one behind it is never noticed.
+// Returns the spec of one name. Rules are compiled one by one up to the first
+// that matches, so a later invalid rule is never noticed.
 Json spec_of_name(const RuleSet& rules, const std::string& name,
                   const Json& otherwise) {
   Manifest manifest;
@@ -276,7 +278,7 @@ bool is_same_pattern_error(const Answer& answer, const Json& error) {
   return message.starts_with(kNoMesh) && answer.refused == Code::InvalidMesh;
 }
 
-// Texts of Python's errors are not compared.
+// Removes the texts of Python's errors, which are not compared.
 Json without_error_texts(const Json& expected) {
   Json result = expected;
   if (!result.contains("result")) return result;
@@ -298,14 +300,14 @@ const std::vector<Function>& pattern_functions() {
   return kFunctions;
 }
 
-// eformer.escale.partition.constraints.match_partition_rules.
+// Conformance of eformer.escale.partition.constraints.match_partition_rules.
 
 namespace {
 
-// What MIN_SHARDING_SIZE is when the environment does not say.
+// The value of MIN_SHARDING_SIZE if the environment does not set it.
 constexpr int64_t kDefaultMinSize = 16384;
 
-// What int() makes of a text.
+// Returns Python's int() of a text.
 std::optional<int64_t> python_int(std::string_view text) {
   constexpr std::string_view kBlanks = " \t\n\v\f\r";
   const size_t begin = text.find_first_not_of(kBlanks);
@@ -319,8 +321,9 @@ std::optional<int64_t> python_int(std::string_view text) {
   return value;
 }
 
-// Elements; "fewer than 16.5" is "fewer than 17". Empty when the environment,
-// which is read in any case, holds no number.
+// Returns the number of elements; "fewer than 16.5" means "fewer than 17".
+// Returns empty if the environment variable, which is always read, is not a
+// number.
 std::optional<int64_t> decode_min_size(const Json& inputs) {
   int64_t fallback = kDefaultMinSize;
   if (const auto* name = "env_MIN_SHARDING_SIZE"; inputs.contains(name)) {
@@ -329,14 +332,14 @@ std::optional<int64_t> decode_min_size(const Json& inputs) {
     fallback = *read;
   }
   const Json& size = inputs.at("min_size");
-  if (size.is_string()) return 0;  // the argument was left out
+  if (size.is_string()) return 0;  // the argument is absent
   if (size.is_number_float()) {
     return static_cast<int64_t>(std::ceil(size.get<double>()));
   }
   return size.is_number() ? size.get<int64_t>() : fallback;
 }
 
-// Rules go through the reader of rules files, which refuses a rule without a
+// Decodes rules with the reader of rules files, which rejects a rule without a
 // spec as the program does.
 std::optional<RuleSet> decode_rules(const Json& rules, Diagnostics& diags) {
   RuleSet result;
@@ -357,7 +360,7 @@ std::optional<RuleSet> decode_rules(const Json& rules, Diagnostics& diags) {
   return result;
 }
 
-// What match_partition_rules returns for a tensor, before correction.
+// Returns the result of match_partition_rules for a tensor, before correction.
 PartitionSpec matched_spec(const PartitionSpec& rule, const Shape& shape,
                            const ResolveOptions& options) {
   if (!options.strict) return rule;
@@ -405,7 +408,7 @@ Answer match_partition_rules(const Json& inputs) {
     }
     result.push_back({name, encode_spec(spec)});
   }
-  // A warning tells where RE2 reads a pattern otherwise than Python.
+  // A warning reports where RE2 interprets a pattern differently from Python.
   for (const Diagnostic& diagnostic : diags.all()) {
     if (diagnostic.code == Code::PatternDiffersFromPython) {
       return {result, std::nullopt, code_id(diagnostic.code)};

@@ -13,8 +13,8 @@ namespace {
 
 int64_t modulo(int64_t number, int64_t n) { return ((number % n) + n) % n; }
 
-// Part of the columns of a piece, and the device whose part of the result they
-// belong to.
+// Some columns of a piece, and the device whose part of the result they belong
+// to.
 struct Columns {
   int64_t begin = 0;
   int64_t end = 0;
@@ -83,7 +83,7 @@ Tensor dense_bias(AsyncLayout layout, std::span<const Tensor> biases) {
   const int64_t width = biases.front().shape[0];
   Tensor dense = make_tensor(biases.front().element, {n * width});
   for (int64_t device = 0; device < n; ++device) {
-    // A bias travels with the product of `shard_0`.
+    // A bias is sent with the product of `shard_0`.
     for (const Columns& part : columns_of(layout, device, 0, n, width)) {
       const int64_t size = part.end - part.begin;
       copy_into(
@@ -97,14 +97,15 @@ Tensor dense_bias(AsyncLayout layout, std::span<const Tensor> biases) {
 }  // namespace shardplan
 
 namespace shardplan::conformance {
-// xlstm-jax: TPDense, TPAsyncDense and ModelParallelismWrapper, by the shipped
-// graphs of these layers. A layer without a bias runs with a bias of zeros.
+// Conformance of xlstm-jax: TPDense, TPAsyncDense and ModelParallelismWrapper,
+// with the shipped graphs of these layers. A layer without a bias runs with a
+// zero bias.
 
 namespace {
 
 using Mode = TensorParallelMode;
 
-// One layer of a vector, and what its devices hold.
+// One layer of a vector, and the sizes of what its devices hold.
 struct Layer {
   const Json& inputs;
   int64_t devices = 1;
@@ -114,7 +115,7 @@ struct Layer {
   bool bias = true;
   Shape x_shape = {};  // per device
 
-  // Rows of x: leading dimensions are one.
+  // Returns the rows of x, all leading dimensions merged.
   int64_t rows() const {
     int64_t count = 1;
     for (size_t i = 0; i + 1 < x_shape.size(); ++i) count *= x_shape[i];
@@ -123,8 +124,8 @@ struct Layer {
   int64_t in() const { return x_shape.back(); }
 };
 
-// A parameter that device `device` holds: as it is, or boxed with a leading
-// dimension of size 1 that has the axis's name.
+// Returns a parameter of device `device`: a plain one, or one boxed with a
+// leading dimension of size 1 that is named after the axis.
 Tensor parameter(const Layer& layer, int64_t device, const std::string& scope,
                  const std::string& name) {
   const Json& held =
@@ -144,7 +145,7 @@ Tensor bias_of(const Layer& layer, int64_t device, const std::string& scope) {
   return make_tensor(Element::F32, {layer.features});
 }
 
-// Kernels and biases of scope `scope`, by device.
+// Adds the kernels and biases of scope `scope`, stacked by device.
 void give_stacked(const Layer& layer, const std::string& scope,
                   std::map<std::string, Tensor>& given) {
   std::vector<Tensor> kernels;
@@ -157,7 +158,7 @@ void give_stacked(const Layer& layer, const std::string& scope,
   given["bias"] = stacked(biases);
 }
 
-// How the original interleaves its products with their transfers.
+// Returns how the original overlaps its products with their transfers.
 Overlap overlap_of(const Layer& layer) {
   if (!layer.async || layer.mode == Mode::None) return Overlap::Off;
   const Json& kwargs = layer.inputs.at("kwargs");
@@ -170,7 +171,7 @@ Overlap overlap_of(const Layer& layer) {
                                                           : Overlap::Ring;
 }
 
-// A plain dense layer is the same on every device.
+// Adds a plain dense layer, which is the same on every device.
 void give_plain(const Layer& layer, const std::string& scope,
                 std::map<std::string, Tensor>& given) {
   const auto count = static_cast<size_t>(layer.devices);
@@ -204,7 +205,7 @@ void give_pieces(const Layer& layer, std::map<std::string, Tensor>& given) {
   given["bias"] = dense_bias(layout_of(layer), biases);
 }
 
-// The devices' inputs: each its own, or the columns of one.
+// Returns the devices' inputs: each device's own, or the columns of one input.
 Tensor whole_input(const Layer& layer, bool own) {
   std::vector<Tensor> parts;
   for (const Json& x : layer.inputs.at("x[d]")) {
@@ -280,8 +281,8 @@ Answer dense(const Json& inputs, bool async) {
 Answer tp_dense(const Json& inputs) { return dense(inputs, false); }
 Answer tp_async_dense(const Json& inputs) { return dense(inputs, true); }
 
-// A wrapped Dense: devices have parameters of their own, the same where the
-// random numbers are not split, and zeros but on one device where masked.
+// Runs a wrapped Dense: devices have their own parameters, which are equal if
+// the random numbers are not split, and zeros except on one device if masked.
 Answer wrapper(const Json& inputs) {
   const Json& kwargs = inputs.at("kwargs");
   const Json arguments = kwargs.value("module_kwargs", Json::object());
@@ -323,8 +324,8 @@ Answer wrapper(const Json& inputs) {
   return encode_parts(layer, "y_apply[d]", *parts);
 }
 
-// Both are ValueErrors: a mode that is none, and features that tp does not
-// divide.
+// Returns whether the error is of the same kind: an unknown mode and features
+// that tp does not divide are both ValueErrors.
 bool is_same_layer_error(const Answer& answer, const Json& error) {
   const auto says = [&](const char* words, const char* ours) {
     return error.at("message").get<std::string>().find(words) !=

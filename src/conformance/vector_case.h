@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conformance vectors: inputs, and what the original code answered.
+// Conformance vectors: inputs, and the answers of the original code.
 //
-// A function under test is one row of a table: it turns a case's inputs into
-// our answer through the same library functions that the program uses. The
+// A function under test is one row of a table: it computes our answer to a
+// case's inputs with the same library functions that the program uses. The
 // answer is a JSON value to compare with `expected`, or a refusal with the kind
 // of mistake that our diagnostic names.
 #pragma once
@@ -24,14 +24,14 @@ namespace shardplan::conformance {
 using Json = nlohmann::json;
 
 struct Answer {
-  Json value;                   // when not refused
+  Json value;                   // if not refused
   std::optional<Code> refused;  // the code of the first error
   std::string message;          // of that error
 };
 
-// Where we answer otherwise than the original, on purpose. `applies` looks at
-// the inputs alone; `agrees` holds our answer against what is written down
-// here, so that a deviation is tested too.
+// A deliberate difference from the original. `applies` depends only on the
+// inputs; `agrees` compares our answer with the one that this deviation
+// defines, so that deviations are tested as well.
 struct Deviation {
   std::string_view function;
   std::string_view condition;
@@ -43,26 +43,29 @@ struct Deviation {
 struct Function {
   std::string_view name;
   Answer (*answer)(const Json& inputs);
-  // Whether our refusal is of the kind that the original's error describes.
+  // Returns whether our refusal is of the kind that the original's error
+  // describes.
   bool (*same_kind)(const Answer& answer, const Json& error);
-  // Our answer in the compatibility mode, for functions that have one: what a
-  // case with `expected_head` expects of it is `expected`.
+  // Returns our answer in the compatibility mode, for functions with such a
+  // mode: in a case with `expected_head`, `expected` is the answer of that
+  // mode.
   Answer (*compatible)(const Json& inputs) = nullptr;
-  // Puts an expectation into the form of our answers, where the originals of
-  // several years write a spec differently.
+  // Converts an expectation to the form of our answers, where originals of
+  // different years write a spec differently.
   Json (*canonical)(const Json& expected) = nullptr;
-  // Whether an answer is what is expected, where equality asks too much.
+  // Compares an answer with the expectation, for functions where equality is
+  // too strict.
   bool (*agree)(const Json& answer, const Json& expected) = nullptr;
 };
 
-// Equal but for numbers with a fraction, or above 2^24, which may be 4 units in
-// the last place of a float apart.
+// Returns whether the values are equal, except that numbers with a fraction or
+// above 2^24 may differ by 4 units in the last place of a float.
 bool agree_within_4_ulps(const Json& answer, const Json& expected);
 
 std::span<const Function> functions();
 std::span<const Deviation> deviations();
 
-// The rows of each file.
+// The rows that each file defines.
 const std::vector<Function>& auto_spec_functions();
 const std::vector<Function>& logical_axes_functions();
 const std::vector<Function>& matmul_functions();
@@ -82,18 +85,20 @@ bool is_same_correction_error(const Answer& answer, const Json& error);
 Answer shard_layout(const Json& inputs);
 bool is_same_layout_error(const Answer& answer, const Json& error);
 
-// Encodings. Specs are canonicalised as jax >= 0.5.3 does: null, "", () and []
-// are None; a tuple of one is its element. None within a tuple is the name "".
+// Encodings. Specs are canonicalised in the way of jax >= 0.5.3: null, "", ()
+// and [] are None; a tuple of one is its element. None within a tuple is the
+// name "".
 PartitionSpec decode_spec(const Json& spec);
-// A spec in canonical form; what is not a list stays as it is.
+// Returns a spec in canonical form; a value that is not a list is unchanged.
 Json canonical_spec(const Json& spec);
-// {"$list": [..]} and {"$tuple": [..]} as plain lists, at any depth.
+// Replaces {"$list": [..]} and {"$tuple": [..]} by plain lists, at any depth.
 Json plain_lists(const Json& value);
 Json encode_spec(const PartitionSpec& spec);
-// {"axis_names": [..], "shape": [..]}, with `shape` possibly an object, or text
-// such as "tp=4". Empty, with the reason reported, when it is not a mesh.
+// Decodes {"axis_names": [..], "shape": [..]}, in which `shape` may be an
+// object, or a text such as "tp=4". Returns empty, with the reason reported, if
+// it is not a mesh.
 std::optional<Mesh> decode_mesh(const Json& mesh, Diagnostics& diags);
-// Refusal with the first error of `diags`.
+// Returns a refusal with the first error of `diags`.
 Answer refusal(const Diagnostics& diags);
 
 }  // namespace shardplan::conformance

@@ -9,7 +9,7 @@
 namespace shardplan {
 namespace {
 
-// A set's texts stay where they are.
+// Pointers to the elements of a std::set stay valid.
 struct AxisTexts {
   std::shared_mutex mutex;
   std::set<std::string, std::less<>> texts;
@@ -23,7 +23,8 @@ AxisName::AxisName() {
 }
 
 AxisName::AxisName(std::string_view text) {
-  // Names may be read by whatever is destroyed at the end of the program.
+  // Never destroyed, since names may be read while other objects are destroyed
+  // at exit.
   static AxisTexts& known = *new AxisTexts;
   {
     const std::shared_lock lock(known.mutex);

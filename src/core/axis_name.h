@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// AxisName: the name of an axis, kept once for the whole program.
+// AxisName: the name of an axis, stored once for the whole program.
 //
 // Specs, layouts and programs are searched for axes far more often than axes
-// are named, so that a name is a pointer to the one copy of its text: names are
-// copied and compared without reading it. They are ordered by their text, since
-// the addresses differ from run to run.
+// are named, so a name is a pointer to the only copy of its text: copying and
+// comparing names never reads the text. Names are ordered by their text,
+// because addresses differ from run to run.
 //
-// Names are never given back; there are as many as the input has axes. Safe on
-// threads.
+// Names are never freed; there are only as many as the input has axes.
+// Thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +27,7 @@ namespace shardplan {
 class AxisName {
  public:
   AxisName();  // the empty text
-  // Text becomes a name wherever one is asked for.
+  // Implicit, so that text can be passed wherever a name is expected.
   AxisName(std::string_view text);
   AxisName(const std::string& text) : AxisName(std::string_view(text)) {}
   AxisName(const char* text) : AxisName(std::string_view(text)) {}
@@ -63,7 +63,7 @@ class AxisName {
   const std::string* text_;
 };
 
-// Most dimensions are cut over one axis or two, which take no allocation.
+// Most dimensions are sharded over one or two axes, which need no allocation.
 using AxisNames = absl::InlinedVector<AxisName, 2>;
 
 template <typename Predicate>
@@ -74,7 +74,7 @@ inline void erase(AxisNames& names, const AxisName& name) {
   names.erase(std::remove(names.begin(), names.end(), name), names.end());
 }
 
-// Their texts, for messages and reports.
+// Returns the texts of the names, for messages and reports.
 std::vector<std::string> texts_of(const AxisNames& names);
 
 }  // namespace shardplan

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Facts: what the shapes of a model alone do not tell.
+// Facts: what is known of a model beyond the shapes of its parameters.
 //
-// A config.json or a manifest's `facts` states them, or they are inferred from
-// names and shapes. Absent ones are unknown, never zero.
+// A config.json or the `facts` of a manifest states them, or they are inferred
+// from names and shapes. An absent fact is unknown, never zero.
 #pragma once
 
 #include <array>
@@ -17,54 +17,58 @@
 
 namespace shardplan {
 
-// Who says so: facts from a config or a manifest are taken at their word
-// (SP206 is an error), inferred ones only warn.
+// The origin of the facts. Facts from a config or a manifest are trusted, so
+// SP206 is an error; inferred facts only cause a warning.
 enum class FactsFrom : uint8_t { None, Inferred, Manifest, Config };
 
-// What a layer keeps while it generates.
+// A tensor that a layer caches while it generates.
 struct KeptTensor {
   enum class Per : uint8_t {
-    Token,     // of those seen so far: keys and values, a latent
-    Source,    // of those that an encoder gives: keys and values that cross
-    Sequence,  // however long it is: a recurrent state
+    Token,     // one entry per token so far: keys and values, a latent
+    Source,    // one per encoder token: keys and values of cross-attention
+    Sequence,  // of constant size: a recurrent state
   };
   std::string name;  // "kv", "latent", "ssm"
   Per per = Per::Token;
-  // Parts that devices can share out, KV heads or channels, and elements of
-  // each, for one token or sequence. 0: all of it stays together.
+  // The number of parts that devices can share out (KV heads or channels), and
+  // the elements per part for one token or sequence. With 0 heads the tensor
+  // stays whole, and `width` is all of it.
   int64_t heads = 0;
   int64_t width = 0;
-  // Of tokens: how far the layer reaches back, 0 for all. Of a source: how many
-  // there are, 0 where that does not follow from the model.
+  // Per::Token: how many tokens back the layer sees, 0 for all of them.
+  // Per::Source: the number of encoder tokens, 0 if the model does not
+  // determine it.
   int64_t tokens = 0;
-  // Of tokens: how many become one entry, where the layer compresses them.
+  // Per::Token: how many tokens share one entry, in layers that compress them.
   int64_t every = 1;
-  // Of what is kept per sequence; none: that of the cache.
+  // Per::Sequence: the dtype; absent: that of the KV cache.
   std::optional<DType> dtype = std::nullopt;
-  // Where its heads are parameters, too: what the architecture calls their
-  // number, and the module, folded: "model.layers.*.mixer".
+  // For heads that are also parameters: the architecture's name for their
+  // number, and the folded name of the module: "model.layers.*.mixer".
   std::string label = {};
   std::string module = {};
-  // Of a state: the size of its dimensions behind the first, which divides the
-  // width. Of the state of a convolution these are the tokens that it reaches.
+  // Per::Sequence: the product of the state's dimensions after the first, which
+  // divides `width`. For a convolution state it is the number of tokens that
+  // the convolution sees.
   int64_t columns = 1;
 
   bool operator==(const KeptTensor&) const = default;
 };
-// KeptTensor::Per in files.
+// The names of KeptTensor::Per in files.
 inline constexpr std::array<std::string_view, 3> kKeptPer = {"token", "source",
                                                              "sequence"};
 struct LayerState {
   bool known = true;
-  std::vector<KeptTensor> kept;  // none: it keeps nothing
+  std::vector<KeptTensor> kept;  // empty: the layer caches nothing
 
   bool operator==(const LayerState&) const = default;
 };
-// More than any model has; each takes an entry for every layer.
+// More than any model has. Each cached tensor has an entry for every layer.
 inline constexpr size_t kMaxKept = 16;
 inline constexpr size_t kMaxStateLayers = 100'000;
 
-// Of all layers: those that are alike, and which of these each layer is.
+// The cached tensors of all layers: the distinct layer states, and the index of
+// each layer's state.
 struct LayerStates {
   std::vector<LayerState> kinds;
   std::vector<uint32_t> layers;
@@ -77,32 +81,33 @@ struct Facts {
   std::optional<int64_t> layers;
   std::optional<int64_t> heads;
   std::optional<int64_t> kv_heads;
-  std::optional<int64_t> head_dim;   // of a query and a key
-  std::optional<int64_t> value_dim;  // of a value, where it differs
-  // Latent attention (MLA): elements that a layer caches for one token, that is
-  // kv_lora_rank + qk_rope_head_dim. Then no head_dim is known.
+  std::optional<int64_t> head_dim;   // size of a query or key head
+  std::optional<int64_t> value_dim;  // size of a value head, where it differs
+  // Latent attention (MLA): the elements that a layer caches for one token,
+  // kv_lora_rank + qk_rope_head_dim. head_dim is then unknown.
   std::optional<int64_t> kv_latent;
   std::optional<int64_t> experts;
-  std::optional<int64_t> expert_groups;  // that routing chooses among
-  // How many experts a token goes to; a config says it, whoever states the
-  // rest.
+  std::optional<int64_t> expert_groups;  // groups that routing chooses among
+  // The number of experts that a token is routed to. It comes from the config
+  // even where another source states the other facts.
   std::optional<int64_t> experts_per_token;
   std::optional<int64_t> vocab;
-  // Quantisation block: rows and columns that share one scale.
+  // Quantisation block: the rows and columns that share one scale.
   std::optional<int64_t> quant_rows;
   std::optional<int64_t> quant_columns;
-  // Tokens that attention of each layer reaches back; 0: all of them,
-  // kUnknownWindow: it keeps something else, and nobody says how much. Empty
-  // when nothing is said, which for a config means that every layer sees all.
+  // The number of tokens that each layer's attention sees; 0: all of them,
+  // kUnknownWindow: the layer caches something else of unknown size. Empty if
+  // nothing is known; for a config that means that every layer sees all tokens.
   std::vector<int64_t> windows;
-  // What layers keep, where the architecture says it; without layers where
-  // nothing does, and then heads and windows tell.
+  // The caches of the layers, as the architecture states them. It has no layers
+  // if the architecture does not state them; then `heads` and `windows`
+  // determine the cache.
   LayerStates state;
 };
 inline constexpr int64_t kUnknownWindow = -1;
 
-// The facts that are one number and that manifests may state, with their names
-// in files and reports.
+// The single-number facts that manifests may state, with their names in files
+// and reports.
 struct FactField {
   std::string_view name;
   std::optional<int64_t> Facts::*member;

@@ -39,13 +39,13 @@ void split(std::string_view name, OnText text, OnNumber number) {
   text(name.substr(pending));
 }
 
-// Numbers in the order of people: 2 before 10.
+// Compares numbers by value: 2 before 10.
 bool is_less(std::string_view a, std::string_view b) {
   return a.size() != b.size() ? a.size() < b.size() : a < b;
 }
 
-// The different numbers at one place of many names, in which one often stands
-// in several names in a row.
+// The distinct numbers at one position of many names. The same number often
+// occurs in several successive names.
 struct NumberSet {
   std::unordered_set<std::string_view> all;
   std::string_view last;
@@ -74,7 +74,7 @@ bool follows(std::string_view a, std::string_view b) {
   return next == b;
 }
 
-// "{0-2,5}"; a single number stands alone.
+// Returns "{0-2,5}", or a single number without braces.
 std::string set_text(const std::vector<std::string_view>& numbers) {
   if (numbers.size() == 1) return std::string(numbers.front());
   std::string text = "{";
@@ -133,7 +133,7 @@ NumberIn first_number(std::string_view name) {
 
 namespace {
 
-// Folds parameters one after the other, each of a class of names.
+// Folds parameters one after the other, given the class of each name.
 class Folder {
  public:
   explicit Folder(size_t parameters) { folding_.class_of.reserve(parameters); }
@@ -141,7 +141,7 @@ class Folder {
   void add(uint32_t name_class, uint32_t kind) {
     if (name_class >= latest_.size()) latest_.resize(name_class + size_t{1});
     Latest& latest = latest_[name_class];
-    // Names of a class are mostly of one kind.
+    // Most names of a class have the same kind.
     if (!latest.known || latest.kind != kind) {
       latest = {true, kind, number_of(name_class, kind)};
     }
@@ -228,7 +228,7 @@ std::vector<std::string> class_labels(const Folding& folding,
     return c.count > 1 && sharing[c.folded] > 1;
   };
 
-  // Which numbers stand at each place, for the classes that must say so.
+  // The numbers at each position, for the classes whose labels must list them.
   std::vector<std::vector<NumberSet>> numbers(folding.classes.size());
   for (size_t i = 0; i < folding.class_of.size(); ++i) {
     const uint32_t number = folding.class_of[i];
@@ -261,8 +261,8 @@ std::vector<std::string> class_labels(const Folding& folding,
       labels.push_back(std::move(label));
     }
   }
-  // Sets per place may agree where the combinations do not: {0/1, 1/0} and
-  // {0/0, 1/1}. Each has a first name of its own.
+  // Two classes may have equal sets at each position but different
+  // combinations: {0/1, 1/0} and {0/0, 1/1}. Their first names always differ.
   std::unordered_map<std::string, int> uses;
   for (const std::string& label : labels) ++uses[label];
   for (size_t i = 0; i < labels.size(); ++i) {
@@ -282,7 +282,8 @@ constexpr std::string_view kModuleEnd = "(?:\\.[^.]+)?$";
 constexpr std::string_view kBiasEnd = "(?:\\.bias)$";
 constexpr std::string_view kDigits = "\\d+";
 
-// What fused experts are in a checkpoint.
+// A key of fused experts, and the pattern that also matches their unfused names
+// in a checkpoint.
 struct FusedExperts {
   std::string_view key_end;
   std::string_view pattern_end;
@@ -291,10 +292,10 @@ constexpr std::array<FusedExperts, 4> kFusedExperts = {{
     {"experts.gate_up_proj",
      "experts\\.(?:gate_up_proj|\\d+\\.(?:gate_proj|up_proj|w1|w3))"},
     {"experts.down_proj", "experts\\.(?:down_proj|\\d+\\.(?:down_proj|w2))"},
-    {"experts", "experts"},  // their module
-    {"gate", "gate"},        // their router
+    {"experts", "experts"},  // the module of the experts
+    {"gate", "gate"},        // the router of the experts
 }};
-// The module of experts in some checkpoints.
+// Some checkpoints name the module of experts differently.
 constexpr std::string_view kMlpKey = "mlp.";
 constexpr std::string_view kMlpPattern = "(?:mlp|block_sparse_moe)\\.";
 
@@ -331,7 +332,8 @@ std::string fold_digits(std::string_view name, DigitFolding folding) {
     const bool before_dot = end == name.size() || name[end] == '.';
     if (folding == DigitFolding::WholeParts && behind_dot && before_dot) {
       result += '*';
-      // The dot behind is used up: what follows is not looked at as a number.
+      // The regex of transformers consumes this dot, so the next component is
+      // not considered a number.
       if (end < name.size()) result += name[end++];
       while (end < name.size() && is_digit(name[end])) result += name[end++];
       i = end;
@@ -426,7 +428,7 @@ NumberedLayers numbered_layers(const Manifest& manifest) {
     NumberedLayers::Place& place = layers.of.emplace_back();
     if (at.number < 0) continue;
     const std::string_view prefix = name.substr(0, at.begin);
-    // Most names are of the same layer as the one before.
+    // Most names belong to the same layer as the previous one.
     if (i > 0 && layers.of[i - 1].number == at.number &&
         layers.stacks[static_cast<size_t>(layers.of[i - 1].stack)].prefix ==
             prefix) {

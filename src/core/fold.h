@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Folding: parameters that differ only in a layer or expert number and are
-// alike in everything else count as one class, shown as
-// `model/layers/*/mlp/up_proj ×32`.
+// Folding: parameters that are equal except for a layer or expert number form
+// one class, shown as `model/layers/*/mlp/up_proj ×32`.
 //
-// A number is a whole path component of digits (`/` and `.` separate), so
-// Mixtral's `w1`, `w2`, `w3` stay apart. What a name says apart from its
-// numbers is the same for all of a class, so it is read once per class.
+// A number is a whole path component of digits, between `/` or `.`, so
+// Mixtral's `w1`, `w2`, `w3` stay separate. The rest of the name is the same
+// for all members of a class, so it is interpreted once per class.
 #pragma once
 
 #include <cstdint>
@@ -22,25 +21,26 @@ class Manifest;
 
 using NameOf = std::function<std::string_view(size_t)>;
 
-// "model.layers.12.mlp.w1" -> "model.layers.*.mlp.w1"
+// Replaces each number by `*`: "model.layers.12.mlp.w1" ->
+// "model.layers.*.mlp.w1".
 std::string folded_name(std::string_view name);
-// The same with another mark in place of each number.
+// Replaces each number by `mark`.
 std::string marked_name(std::string_view name, char mark);
-// Whether a component of the name is a number.
+// Returns whether a component of the name is a number.
 bool has_number(std::string_view name);
 
-// The first component of digits, of at most nine: the layer, in a name.
+// The first component of a name that consists of one to nine digits: the layer.
 struct NumberIn {
-  size_t begin = 0;  // of its digits
+  size_t begin = 0;  // range of the digits within the name
   size_t end = 0;
-  int64_t number = -1;  // -1: there is none
+  int64_t number = -1;  // -1: the name has no number
 };
 NumberIn first_number(std::string_view name);
 
 struct ParameterClass {
-  uint32_t folded = 0;  // number of its folded name
+  uint32_t folded = 0;  // index into Folding::folded_names
   uint32_t kind = 0;
-  size_t first = 0;  // its first parameter
+  size_t first = 0;  // index of its first parameter
   int64_t count = 0;
 };
 
@@ -50,15 +50,15 @@ struct Folding {
   std::vector<uint32_t> class_of;       // per parameter
 };
 
-// REQUIRES: names are UTF-8. `kinds[i]` says what must be equal for two
-// parameters to fold together: a plan's placement numbers, or a manifest's type
-// numbers.
+// Folds names. Two parameters fold together only if their `kinds` are equal:
+// the placement numbers of a plan, or the type numbers of a manifest. REQUIRES:
+// names are UTF-8.
 Folding fold(const std::vector<uint32_t>& kinds, const NameOf& name_of);
-// The same for the parameters of a manifest, which knows their classes.
+// Folds the parameters of a manifest, which already knows their name classes.
 Folding fold(const std::vector<uint32_t>& kinds, const Manifest& manifest);
 Folding fold_by_type(const Manifest& manifest);
 
-// The members of each group, ascending, for a group number per parameter.
+// The members of each group, ascending, from one group number per parameter.
 class Members {
  public:
   Members(const std::vector<uint32_t>& group_of, size_t groups);
@@ -69,69 +69,70 @@ class Members {
   std::vector<uint32_t> members_;
 };
 
-// What to call each class: a class of one has its full name, and where several
-// classes share a folded name each says which numbers it stands for:
+// Returns a label for each class. A class of one parameter has its full name.
+// Classes that share a folded name list the numbers that they cover:
 // `layers/{0-2}/mlp/w`, `layers/{3,5}/mlp/w`.
 std::vector<std::string> class_labels(const Folding& folding,
                                       const NameOf& name_of);
 
-// Keys of names in which numbers stand as `*`: `layers.*.mlp.down_proj`.
+// Folded keys: names with `*` in place of numbers, `layers.*.mlp.down_proj`.
 //
-// Tensor-parallel plans of Hugging Face have them. A key is found in the name
-// of a parameter, or of the module that it belongs to, so it becomes a pattern
-// of one form, by which a rule shows that it came from such a table, in a saved
-// plan too:
+// Hugging Face's tensor-parallel plans contain such keys. A key matches within
+// the name of a parameter or of its module, so it is translated to a pattern of
+// a fixed form. The form identifies rules that came from such a table, even in
+// a saved plan:
 //
 //   ^layers\.\d+\.mlp\.down_proj(?:\.[^.]+)?$    the module, its parameters
 //   ^layers\.\d+\.mlp\.down_proj(?:\.bias)$      its bias alone
 //
-// A key of fused experts, `mlp.experts.gate_up_proj`, may also stand for those
-// of checkpoints, which transformers fuses as it loads them:
+// A key of fused experts, `mlp.experts.gate_up_proj`, can also match the
+// unfused experts of a checkpoint, which transformers fuses on load:
 // `mlp.experts.3.gate_proj.weight`, `block_sparse_moe.experts.3.w1.weight`.
 
-// Which digits of a name are folded to `*` before it is looked up.
+// The digits of a name that become `*` before the name is looked up.
 enum class DigitFolding : uint8_t {
   EveryRun,  // `experts.3.w1` -> `experts.*.w*` (transformers before 5.2)
-  // Parts between dots that are numbers, but of two in a row only the first,
-  // and never the first part (since 5.2): `experts.3.w1` -> `experts.*.w1`.
+  // Components between dots that are numbers, but only the first of two in a
+  // row and never the first component (since 5.2): `experts.3.w1` ->
+  // `experts.*.w1`.
   WholeParts,
 };
 std::string fold_digits(std::string_view name, DigitFolding folding);
 
-// Whether there are names that fold to this key.
+// Returns whether some name folds to this key.
 bool can_be_folded_name(std::string_view key, DigitFolding folding);
 
 enum class KeyPart : uint8_t { Module, Bias };
 
-// The pattern of a key; also behind any of the outer modules, given as
-// `model|transformer`, unless that is empty; and for each of fused experts
-// where their own dimensions are what is sharded.
+// Returns the pattern of a key. With `outer`, such as `model|transformer`, the
+// pattern also matches behind any of these outer modules. AlsoEachExpert also
+// matches each unfused expert, for keys that shard the experts' own dimensions.
 enum class FusedKeys : uint8_t { AsWritten, AlsoEachExpert };
 std::string key_pattern(std::string_view key, KeyPart part,
                         std::string_view outer,
                         FusedKeys fused = FusedKeys::AsWritten);
-// The key of a pattern that key_pattern made; else nothing.
+// Returns the key that key_pattern made the pattern of, or nothing.
 std::optional<std::string> key_of_pattern(std::string_view pattern);
 
-// Layers: which parameters are of one numbered layer, by their names alone.
+// Layers: the numbered layer of each parameter, derived from names alone.
 //
-// What folding takes for alike, layers tell apart: a stack is what stands
-// before the first number of a name, `model/layers/`, and that number is the
-// layer's. Numbers of more than nine digits are no layer's.
+// Folding merges layers; this separates them. A stack is the part of a name
+// before its first number, `model/layers/`, and the number is the layer's.
+// Numbers of more than nine digits are not layers.
 
 struct LayerStack {
   std::string prefix;  // "model/layers/"
-  int64_t layers = 0;  // distinct numbers
-  int64_t last = -1;   // the largest of these
+  int64_t layers = 0;  // number of distinct layer numbers
+  int64_t last = -1;   // the largest layer number
 };
 
 struct NumberedLayers {
   struct Place {
     int64_t stack = -1;  // -1: the name has no number
     int64_t number = -1;
-    size_t end = 0;  // of the layer in the name
+    size_t end = 0;  // end of the layer number in the name
   };
-  std::vector<LayerStack> stacks;  // in the order of their first names
+  std::vector<LayerStack> stacks;  // in order of their first names
   std::vector<Place> of;           // per parameter
 };
 NumberedLayers numbered_layers(const Manifest& manifest);

@@ -28,7 +28,8 @@ bool is_plain(std::string_view name) {
          std::ranges::all_of(name, [](char c) { return c >= ' ' && c <= '~'; });
 }
 
-// How many bytes two names have in common at their begin, eight at a time.
+// Returns the length in bytes of the common prefix of two names. Compares eight
+// bytes at a time.
 size_t common_begin(std::string_view a, std::string_view b) {
   const size_t both = std::min(a.size(), b.size());
   size_t at = 0;
@@ -44,8 +45,9 @@ size_t common_begin(std::string_view a, std::string_view b) {
   return at;
 }
 
-// What stands first where two names of one class differ: whether the number in
-// `b` is the larger one, and whether its text is. False where they are equal.
+// The first difference between two names of one class: whether `b` has the
+// larger number, and whether it has the larger byte. Both are false for equal
+// names.
 struct Rise {
   bool in_number = false;
   bool in_text = false;
@@ -64,7 +66,7 @@ Rise rise(std::string_view a, std::string_view b) {
     return at == name.size() ? -1 : static_cast<unsigned char>(name[at]);
   };
   const bool in_text = byte(a) < byte(b);
-  // They differ within a number, so both have some of its digits before.
+  // If they differ within a number, they share the number's first digits.
   return {a_end != b_end ? a_end < b_end : in_text, in_text};
 }
 
@@ -88,7 +90,7 @@ std::optional<Manifest::Size> Manifest::size_of(const TensorType& type) {
 }
 
 void Manifest::reserve_for(uint64_t text_bytes) {
-  // Names are about half of a manifest; an entry takes 50 bytes or more.
+  // Names are about half of a manifest, and an entry has at least 50 bytes.
   reserve(text_bytes / 2, text_bytes / 50);
 }
 
@@ -179,7 +181,7 @@ bool Manifest::keep(std::span<const Kept> tensors) {
         return false;
       }
     } else {
-      // Its class and its type are known, and need not be looked up again.
+      // Reuses the known class and type, which avoids looking them up again.
       const Size& bytes = type_sizes_[type_of_[index]];
       uint32_t& type = types[type_of_[index]];
       if (type == kNew) {
@@ -218,8 +220,8 @@ const AxisLabels* Manifest::axes(size_t index) const {
   return found == axes_.end() ? nullptr : &found->second;
 }
 
-// Whether the names of each class rise, by their numbers or as texts: then no
-// two are equal.
+// Returns whether the names of each class ascend, either by number or as texts.
+// If so, no two names are equal.
 bool Manifest::ascends() const {
   struct Last {
     size_t name = SIZE_MAX;
@@ -241,8 +243,8 @@ bool Manifest::ascends() const {
 
 std::optional<Manifest::Duplicate> Manifest::find_duplicate() const {
   if (buffers_.empty() && ascends()) return std::nullopt;
-  // Open addressing over indices: 8 bytes a name at half load, where a set of
-  // string views would take 60.
+  // Open addressing over indices: 8 bytes per name at half load, where a set of
+  // string views would need 60.
   const size_t total = size() + buffers_.size();
   size_t capacity = 16;
   while (capacity < total * 2) capacity *= 2;
@@ -259,7 +261,7 @@ std::optional<Manifest::Duplicate> Manifest::find_duplicate() const {
         });
     return (hash ^ (hash >> 32U)) * 0xff51afd7ed558ccdU >> 20U;
   };
-  // Buffers have no class, so their whole name is hashed.
+  // Buffers have no class, so with buffers whole names are hashed.
   const auto hash = [&](size_t i) {
     return buffers_.empty() ? hash_in_class(name_class_[i], name(i))
                             : std::hash<std::string_view>()(any_name(i));

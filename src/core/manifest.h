@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Manifest: the parameters of a model, by name, type and place in a file.
+// Manifest: the parameters of a model, each with its name, type and source
+// location.
 //
-// A manifest may hold a million tensors, so it is kept in columns: all names
-// in one arena, a type number per parameter, and the few distinct types once.
-// Invariants: names are unique and valid UTF-8; every type's elements and
-// bytes, and their totals over parameters and over buffers, fit 63 bits.
+// A manifest may have a million tensors, so it is stored in columns: all names
+// in one arena, one type number per parameter, and each of the few distinct
+// types once. Invariants: names are unique and valid UTF-8; every type's
+// elements and bytes, and their totals over parameters and over buffers, fit 63
+// bits.
 #pragma once
 
 #include <cstddef>
@@ -32,105 +34,109 @@ namespace shardplan {
 class Document;
 struct Architecture;
 
-// ParameterKinds: what an architecture says of the dimensions of parameters.
+// ParameterKinds: what an architecture states about parameter dimensions.
 
-// One of several tensors side by side in a dimension, or of a repeated part.
+// One of several tensors side by side in a dimension, or in each repeated part.
 struct DimPart {
   std::string name;   // "k"
-  std::string label;  // as of DimKind
+  std::string label;  // as DimKind::label
   int64_t rows = 0;
-  int64_t count = 0;  // as of DimKind
+  int64_t count = 0;  // as DimKind::count
 };
 struct DimKind {
-  // The size that stands first in it, as the architecture calls it: "heads" of
-  // `heads * head_dim`; "" where none does.
+  // The architecture's name for the leading factor of the size: "heads" for
+  // `heads * head_dim`; "" if it has none.
   std::string label;
-  // How many of these there are, none of which may be cut: 32 heads. 0: any cut
-  // will do.
+  // The number of indivisible parts: 32 heads. 0: the dimension may be split
+  // anywhere.
   int64_t count = 0;
-  // Side by side; where there is a count, in each of these.
+  // Tensors side by side in the dimension or, if `count` > 0, in each part.
   std::vector<DimPart> parts = {};
-  // Elements, as stored, that share a scale or belong to one word of packed
-  // values: none is to be cut. 0: any cut will do, as the quantisation says; 1:
-  // it says nothing.
+  // The number of stored elements that share a scale or one word of packed
+  // values, so no shard boundary may be between them. 0: the quantisation
+  // allows any split; 1: the quantisation does not specify it.
   int64_t block = 1;
-  // What logical axis rules call it (model/architecture/axis_labels.h); ""
-  // where it is never cut.
+  // The dimension's name in logical axis rules
+  // (model/architecture/axis_labels.h); "" if it is never sharded.
   std::string axis = {};
-  // Elements of the weight that each stored one stands for: of 231 scales of
-  // groups of 128, 128.
+  // Weight elements per stored element: 128 for 231 scales of groups of 128.
   int64_t unit = 1;
 };
-// Per dimension, as stored.
+// One entry per dimension, as stored.
 using ParameterKind = std::vector<DimKind>;
-// By folded name (core/fold.h) and shape: layers are alike.
+// Keyed by folded name (core/fold.h) and shape, since layers are alike.
 using ParameterKinds = std::map<std::pair<std::string, Shape>, ParameterKind>;
 
 using AxisLabels = std::vector<std::optional<std::string>>;  // logical names
 
-// TensorView: how another program keeps a tensor of the checkpoint
-// (`--scheme`): turned, with its heads in a dimension of their own, as a layer
-// of a stack. Moves come first, then joining, then stacking.
+// TensorView: how another program stores a tensor of the checkpoint
+// (`--scheme`): transposed, with a separate dimension for heads, or as one
+// layer of a stack. Moves apply first, then the join, then the stacking.
 struct TensorView {
-  // One of a shape: `number`, or a dimension of the tensor before divided by
-  // it.
+  // One size of a shape: `number` if `from` is -1, else the size of dimension
+  // `from` before the move divided by `number`.
   struct Dim {
     int from = -1;
     int64_t number = 1;
   };
-  // An order (for every dimension of the result, the operand's), or a shape.
+  // A permutation (for each dimension of the result, that of the operand) or a
+  // reshape.
   struct Move {
     std::vector<size_t> order = {};
     std::vector<Dim> shape = {};
   };
-  // A dimension that is put in at `at`, and where the tensor stands in it; -1:
-  // it counts experts, and all of them are one tensor of the forward pass.
+  // A new dimension at `at`, and the tensor's index in it; -1: the dimension
+  // counts experts, all of which form one tensor of the forward pass.
   struct Stacked {
     size_t at = 0;
     int64_t count = 1;
     int64_t index = 0;
   };
-  // Others stand beside the tensor in dimension `at` of `size`.
+  // Dimension `at`, of `size`, also contains other tensors; this one begins at
+  // `begin`.
   struct Joined {
     size_t at = 0;
     int64_t begin = 0;
     int64_t size = 0;
   };
-  std::string of;  // a tensor of the manifest
-  Shape shape;     // of the checkpoint's; experts first where they are stacked
+  std::string of;  // name of a tensor in the manifest
+  Shape shape;     // in the checkpoint; experts first if they are stacked
   std::vector<Move> moves;
   std::optional<Joined> joined;
   std::vector<Stacked> stacked;
 };
-// By the checkpoint's name; that of stacked experts lacks the expert's number.
+// Keyed by the checkpoint's name, without the expert's number for stacked
+// experts.
 using TensorViews = std::map<std::string, TensorView, std::less<>>;
 
-// A manifest without its tensors: everything else that was read of a model.
+// A manifest without its tensors: everything else that was read for a model.
 struct ManifestHead {
-  std::string title;  // what to call the model in output: the path as given
+  std::string title;       // the model's name in output: the path as given
   std::string model_name;  // the manifest's own "name", or empty
   // The `model_type` of a config.json, such as "llama"; empty without a config.
   std::string model_type;
   std::string format;  // "native", "safetensors", "hf-config", ...
-  // The config.json that the model was made from, or the one beside its
-  // weights; null if there is none, or if it cannot be read.
+  // The config.json that the model was made from, or the one next to its
+  // weights; null if there is none or it cannot be read.
   std::shared_ptr<const Document> config;
-  bool config_unread = false;  // there is one, and it cannot be read
-  // The architecture that the user asked for; null: the one the config names.
+  bool config_unread = false;  // a config.json exists but cannot be read
+  // The architecture requested by the user; null: the one that the config
+  // names.
   std::shared_ptr<const Architecture> architecture;
   Facts facts;
-  // The parameters that an architecture explains; empty without one.
+  // The parameters that the architecture explains; null without an
+  // architecture.
   std::shared_ptr<const ParameterKinds> kinds;
-  // What a logical axis was called in older rules of the program that it is of,
-  // newest first (settle_labels).
+  // Names that a logical axis had in older rules of the same program, newest
+  // first (settle_labels).
   std::map<std::string, std::vector<std::string>> earlier_labels;
-  // How a forward pass reads tensors that another program keeps; null where the
+  // How a forward pass reads tensors that another program stores; null if the
   // tensors are those of the checkpoint.
   std::shared_ptr<const TensorViews> views;
-  // The mesh that a dump of another program was made on; else empty.
+  // The mesh recorded in another program's dump; else empty.
   std::vector<AxisRequest> mesh;
-  // What a reader should know though nothing is wrong: "the data of
-  // `x.safetensors` is absent (header only)".
+  // Remarks for the user that are not problems: "the data of `x.safetensors` is
+  // absent (header only)".
   std::vector<std::string> remarks;
   std::vector<SourcePtr> sources;  // keeps spans alive
 };
@@ -138,41 +144,41 @@ struct ManifestHead {
 class Manifest : public ManifestHead {
  public:
   Manifest() = default;
-  // Without tensors.
+  // Makes a manifest without tensors.
   explicit Manifest(ManifestHead head) : ManifestHead(std::move(head)) {}
   const ManifestHead& head() const { return *this; }
 
-  // Adds a tensor. `buffer` tensors are not parameters: they are kept apart
-  // and never placed. `where` is the place of its name.
-  // Returns false when the type, or a total, exceeds 63 bits; nothing is added
-  // then. Names are not checked here; see find_duplicate.
+  // Adds a tensor. `buffer` tensors are not parameters: they are stored
+  // separately and never placed. `where` is the location of the name. Returns
+  // false, and adds nothing, if the type or a total exceeds 63 bits. Does not
+  // check names; see find_duplicate.
   bool add(std::string_view name, const TensorType& type, Span where,
            bool buffer = false);
-  // The same for a type that is there: `type` is its number.
+  // Adds a parameter whose type is already known; `type` is its number.
   bool add_numbered(std::string_view name, uint32_t type, Span where);
   void set_axes(size_t index, AxisLabels axes) {
     axes_[index] = std::move(axes);
   }
 
-  // Makes room for a text of that many bytes. Growing by doubling would hold
-  // the columns of a million tensors two and a half times; room that is not
-  // used costs address space only.
+  // Reserves space for a text of that many bytes. Doubling would use two and a
+  // half times the memory of a million tensors' columns; unused reserved space
+  // only costs address space.
   void reserve_for(uint64_t text_bytes);
 
-  size_t size() const { return type_of_.size(); }  // parameters, no buffers
+  size_t size() const { return type_of_.size(); }  // parameters only
   std::string_view name(size_t index) const {
     const uint64_t begin = index == 0 ? 0 : name_end_[index - 1];
     return std::string_view(names_).substr(begin, name_end_[index] - begin);
   }
   const TensorType& type(size_t index) const { return types_[type_of_[index]]; }
-  // Equal numbers, equal types; dense from 0.
+  // Equal types have equal numbers, dense from 0.
   uint32_t type_number(size_t index) const { return type_of_[index]; }
   const std::vector<TensorType>& types() const { return types_; }
-  // Equal numbers: equal names apart from their numbers; dense from 0.
+  // Names that differ only in their numbers have the same class, dense from 0.
   uint32_t name_class(size_t index) const { return name_class_[index]; }
   const NameClasses& name_classes() const { return name_classes_; }
   Span where(size_t index) const;
-  // Logical axes, where the manifest gives them; else null.
+  // The logical axes, if the manifest states them; else null.
   const AxisLabels* axes(size_t index) const;
 
   struct Buffer {
@@ -186,10 +192,10 @@ class Manifest : public ManifestHead {
   int64_t total_bytes() const { return total_bytes_; }
   int64_t buffer_elements() const { return buffer_elements_; }
   int64_t buffer_bytes() const { return buffer_bytes_; }
-  // Every name consists of printable ASCII.
+  // Returns whether every name consists of printable ASCII.
   bool names_are_plain() const { return plain_; }
 
-  // Parameters, then buffers: the numbering that find_duplicate answers in.
+  // Parameters, then buffers: the numbering of find_duplicate's result.
   std::string_view any_name(size_t index) const {
     return index < size() ? name(index)
                           : std::string_view(buffers_[index - size()].name);
@@ -202,21 +208,21 @@ class Manifest : public ManifestHead {
     return index < size() ? where(index) : buffers_[index - size()].where;
   }
 
-  // Two tensors of the same name, the first such pair. O(n).
+  // The first pair of tensors with the same name. O(n).
   struct Duplicate {
     size_t first = 0;
     size_t second = 0;
   };
   std::optional<Duplicate> find_duplicate() const;
 
-  // Leaves only these tensors, each once, in this order; as buffers those that
-  // are said to be.
+  // One of the tensors that remain. `buffer` says what it becomes.
   struct Kept {
-    size_t index = 0;  // of any_name
+    size_t index = 0;  // as in any_name
     bool buffer = false;
   };
-  // False, and nothing changes, where parameters that become buffers, or
-  // buffers that become parameters, exceed 63 bits with the others.
+  // Reduces the manifest to these tensors, each given once, in this order.
+  // Returns false, and changes nothing, if a total exceeds 63 bits because
+  // parameters become buffers or buffers become parameters.
   bool keep(std::span<const Kept> tensors);
 
  private:
@@ -224,14 +230,14 @@ class Manifest : public ManifestHead {
     int64_t elements = 0;
     int64_t bytes = 0;
   };
-  // Empty when either exceeds 63 bits.
+  // Returns nothing if either exceeds 63 bits.
   static std::optional<Size> size_of(const TensorType& type);
   std::optional<uint32_t> find_type(const TensorType& type,
                                     uint64_t hash) const;
-  // Counts a tensor. False, and nothing is counted, beyond 63 bits.
+  // Adds to the totals. Returns false, and adds nothing, beyond 63 bits.
   bool count(const Size& size, bool buffer);
   void reserve(size_t name_bytes, size_t tensors);
-  // One that is not there.
+  // Adds a type. REQUIRES: the type is new.
   uint32_t add_type(const TensorType& type, uint64_t hash, const Size& size);
   void append(std::string_view name, uint32_t type, uint32_t name_class,
               Span where);
@@ -245,7 +251,9 @@ class Manifest : public ManifestHead {
   std::vector<TensorType> types_;
   std::vector<Size> type_sizes_;
   std::unordered_multimap<uint64_t, uint32_t> types_by_hash_;
-  // Places: 32-bit offsets would cap files at 4 GiB; the source changes rarely.
+  // Source locations: 32-bit offsets would limit files to 4 GiB. The source
+  // file rarely changes from one tensor to the next, so only changes are
+  // stored.
   std::vector<uint64_t> where_begin_;
   std::vector<uint32_t> where_length_;
   std::vector<std::pair<size_t, const SourceFile*>> source_from_;
@@ -258,34 +266,34 @@ class Manifest : public ManifestHead {
   bool plain_ = true;
 };
 
-// The first parameter that no architecture explains (Manifest::kinds); empty
-// where all are explained.
+// Returns the first parameter that the architecture does not explain
+// (Manifest::kinds), or nothing if it explains all of them.
 std::optional<size_t> find_unexplained(const Manifest& manifest);
-// Gives the parameters that an architecture explains their labels as logical
-// axes. False where it explains none.
+// Sets the logical axes of the parameters that the architecture explains.
+// Returns false if it explains none.
 bool label_parameters(Manifest& manifest);
-// Labels that are not `known`, which rules have, become the first of their
-// earlier names that is. Gives which became which.
+// Replaces each label that is not in `known`, the names that the rules have, by
+// the first of its earlier names that is. Returns the replacements.
 std::map<std::string, std::string> settle_labels(
     const std::set<std::string, std::less<>>& known, Manifest& manifest);
 
-// StoredTensor: numbers as a checkpoint holds them, in a mapped file.
+// StoredTensor: the values of a tensor in a mapped checkpoint file.
 //
-// Nothing is read before it is looked at, and nothing is copied: a tensor of
-// 100 GB costs address space.
+// Values are read only when used, and never copied, so a tensor of 100 GB only
+// costs address space.
 
 struct StoredTensor {
   DType dtype = DType::F32;
   Shape shape;
-  // Row-major, little endian, not aligned; null where there are no numbers.
+  // Row-major, little endian, unaligned; null if there are no values.
   const std::byte* data = nullptr;
   std::shared_ptr<const void> owner = {};  // keeps the file mapped
 };
 
-// The numbers of a model: one tensor per parameter of its manifest.
+// The values of a model: one tensor per parameter of its manifest.
 using StoredTensors = std::vector<StoredTensor>;
 
-// What reading it assumed or left out, as notes (SP019).
+// Reports, as notes (SP019), what the reader assumed or left out.
 void report_remarks(const Manifest& manifest, Diagnostics& diags);
 
 }  // namespace shardplan

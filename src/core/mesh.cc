@@ -17,7 +17,7 @@ bool is_name_character(char c) {
   return starts_name(c) || is_digit(c) || c == '.' || c == '-';
 }
 
-// One `name=size` entry at [begin, end) of the source.
+// Parses one `name=size` entry at [begin, end) of the source.
 std::optional<AxisRequest> parse_entry(const SourceFile& source, uint64_t begin,
                                        uint64_t end, Diagnostics& diags) {
   const Span where{&source, begin, end};
@@ -320,7 +320,8 @@ Span trimmed(Span span) {
   return span;
 }
 
-// What Python's int() takes: blanks around it, a sign, `_` between digits.
+// Parses what Python's int() accepts: surrounding blanks, a sign, `_` between
+// digits.
 std::optional<int64_t> parse_size(Span where, Diagnostics& diags) {
   const std::string_view text = trimmed(where).text();
   std::string digits;
@@ -351,7 +352,7 @@ Diagnostics::Builder report_count(size_t sizes, const AxisNames& names,
   return report;
 }
 
-// The parts of a text between commas.
+// Splits a text at its commas.
 std::vector<Span> split_at(const SourceFile& source) {
   std::vector<Span> parts;
   const std::string_view text = source.text();
@@ -431,13 +432,14 @@ std::optional<std::vector<AxisRequest>> parse_mesh_dims(
 
 namespace {
 
-// The product of the sizes that are not open, and the axis that is.
+// The product of all sizes except -1, and the axis of size -1, if any.
 struct Product {
   int64_t value = 1;
   const AxisRequest* open = nullptr;
 };
 
-// Empty, with the reason reported, when it exceeds 2^40 or a size is none.
+// Returns nothing, and reports why, if the product exceeds 2^40 or a size is
+// invalid.
 std::optional<Product> product_of(const std::vector<AxisRequest>& axes,
                                   std::string_view what, Diagnostics& diags) {
   Product product;
@@ -475,7 +477,7 @@ std::string mod_text(int64_t a, int64_t b) {
          std::to_string(a % b);
 }
 
-// The sizes over slices, none of them open.
+// Returns the sizes over slices, with a -1 resolved.
 std::optional<std::vector<int64_t>> sizes_over_slices(
     const std::vector<AxisRequest>& dcn, std::optional<int64_t> slices,
     Diagnostics& diags) {
@@ -504,7 +506,8 @@ std::optional<std::vector<int64_t>> sizes_over_slices(
   return sizes;
 }
 
-// Fills the open size of `axes`, within a slice, with what `devices` leaves.
+// Resolves a size of -1 in `axes`, within a slice, from `devices` and the other
+// sizes.
 bool fill_open(std::vector<AxisRequest>& axes, int64_t slices,
                std::optional<int64_t> devices, Diagnostics& diags) {
   const auto product = product_of(axes, "within a slice", diags);
@@ -527,7 +530,7 @@ bool fill_open(std::vector<AxisRequest>& axes, int64_t slices,
   return true;
 }
 
-// Both kinds of sizes are known: the mesh over all slices.
+// Returns the mesh over all slices.
 std::optional<SlicedMesh> combine(std::vector<AxisRequest> axes,
                                   const std::vector<AxisRequest>& dcn,
                                   std::optional<int64_t> devices,
@@ -539,9 +542,9 @@ std::optional<SlicedMesh> combine(std::vector<AxisRequest> axes,
   Slices crossed{*std::move(over)};
   if (!fill_open(axes, crossed.count(), devices, diags)) return std::nullopt;
   for (size_t i = 0; i < axes.size(); ++i) {
-    if (axes[i].size == -1) continue;  // make_mesh says what is missing
+    if (axes[i].size == -1) continue;  // make_mesh reports the missing size
     const auto size = checked_mul(axes[i].size, crossed.crossed[i]);
-    // Beyond 63 bits it is as much too large as any size beyond 2^40.
+    // Beyond 63 bits the size is too large anyway, like any size beyond 2^40.
     axes[i].size = size.value_or(INT64_MAX);
   }
   auto mesh = make_mesh(axes, devices, where, diags);
@@ -554,7 +557,7 @@ std::optional<SlicedMesh> combine(std::vector<AxisRequest> axes,
 }  // namespace
 
 int64_t Slices::count() const {
-  int64_t count = 1;  // at most 2^40, as the mesh has devices
+  int64_t count = 1;  // at most 2^40, the most devices of a mesh
   for (const int64_t pieces : crossed) count *= pieces;
   return count;
 }

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mesh: devices as a grid with named axes, listed major to minor, and the views
-// of it.
+// Mesh: a grid of devices with named axes, listed major to minor, and the views
+// of that grid.
 //
-// Device ids are the row-major index of the coordinates: on `fsdp=4,tp=2`,
-// device 3 is fsdp=1, tp=1. A view has other names and sizes for the same
-// devices in the same order: on `dp=4,tp=2` with the view `ep=4,edp=2`, device
-// 3 is ep=1, edp=1. Mixture-of-experts models shard attention over the mesh and
-// experts over a view (Megatron's parallel folding, torchtitan's and vLLM's
-// expert parallelism). Every spec names axes of one view; the mesh itself is
-// one.
+// A device id is the row-major index of the device's coordinates: on
+// `fsdp=4,tp=2`, device 3 is fsdp=1, tp=1. A view gives the same devices, in
+// the same order, other axis names and sizes: on `dp=4,tp=2` with the view
+// `ep=4,edp=2`, device 3 is ep=1, edp=1. Mixture-of-experts models shard
+// attention over the mesh and experts over a view (Megatron's parallel folding,
+// torchtitan's and vLLM's expert parallelism). The mesh itself counts as a
+// view, and the axes of a spec all belong to one view.
 //
 // Invariant: at least one axis, unique names in each view, sizes >= 1, at most
-// 2^40 devices; the sizes of every view have the same product. An axis that
-// several views name has the same size and the same devices in each of them.
+// 2^40 devices; the sizes of every view have the same product. An axis name
+// shared by several views has the same size and the same devices in each of
+// them.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +39,7 @@ struct Axis {
 
 inline constexpr int64_t kMaxDevices = int64_t{1} << 40;
 
-// Matches [A-Za-z_][A-Za-z0-9_.-]*.
+// Returns whether the text matches [A-Za-z_][A-Za-z0-9_.-]*.
 bool is_axis_name(std::string_view text);
 
 struct MeshView {
@@ -53,31 +54,31 @@ class Mesh {
   // REQUIRES: the invariant above; make_mesh and add_view check users' axes.
   explicit Mesh(std::vector<Axis> axes, std::vector<MeshView> views = {});
 
-  // The mesh's own axes, without those of views.
+  // The mesh's own axes, without those of its views.
   const std::vector<Axis>& axes() const { return parts_->axes; }
   const std::vector<MeshView>& views() const { return parts_->views; }
-  // The mesh's own axes, then those that only views have.
+  // The mesh's own axes, then the axes that exist only in views.
   const std::vector<Axis>& all_axes() const { return parts_->all_axes; }
   int64_t devices() const { return parts_->devices; }
-  // Index of an axis in all_axes().
+  // The index of an axis in all_axes().
   std::optional<size_t> find(const AxisName& name) const;
-  // 1 for an axis that neither the mesh nor a view has.
+  // Returns 1 for an axis that is in neither the mesh nor a view.
   int64_t size_of(const AxisName& name) const;
-  // How far apart the ids of neighbours along an axis are: the product of the
-  // sizes of the axes after it. REQUIRES: an index in all_axes().
+  // The distance between the ids of neighbours along an axis: the product of
+  // the sizes of the axes after it. REQUIRES: an index in all_axes().
   int64_t stride(size_t axis) const { return parts_->strides[axis]; }
-  // Coordinates of a device, one per axis of all_axes(). REQUIRES: 0 <= device
-  // < devices().
+  // The coordinates of a device, one per axis of all_axes(). REQUIRES: 0 <=
+  // device < devices().
   std::vector<int64_t> coordinates(int64_t device) const;
 
-  // The axes of the view with this name; of the mesh where it is empty.
-  // REQUIRES: there is such a view.
+  // The axes of the view with this name; the mesh's own for an empty name.
+  // REQUIRES: has_view(view).
   const std::vector<Axis>& axes_of(std::string_view view) const;
-  bool has_view(std::string_view view) const;  // true for the mesh: empty
-  // Whether the view (empty: the mesh) has the axis. REQUIRES: as above.
+  bool has_view(std::string_view view) const;  // an empty name is the mesh
+  // Returns whether the view has the axis. REQUIRES: has_view(view).
   bool has(std::string_view view, const AxisName& axis) const;
-  // The first view that has all of these axes, the mesh first: empty. Axes that
-  // nobody has are left out. No value where no single view has them all.
+  // The first view that has all of these axes. The mesh, named "", comes first.
+  // Axes that no view has are ignored. No value if no single view has them all.
   std::optional<std::string_view> view_of(const AxisNames& axes) const;
 
   bool operator==(const Mesh& other) const {
@@ -86,7 +87,7 @@ class Mesh {
   }
 
  private:
-  // Shared by copies, of which every plan and candidate has one.
+  // Shared by copies, since every plan and candidate has one.
   struct Parts {
     std::vector<Axis> axes;
     std::vector<MeshView> views;
@@ -114,8 +115,9 @@ inline std::optional<std::vector<AxisRequest>> parse_mesh_text(
   return parse_mesh_text(source, 0, diags);
 }
 
-// Checks names, sizes and their product, and resolves one -1 with `devices`
-// (SP007). A full mesh with another number of devices is SP205.
+// Checks names, sizes and their product, and resolves one -1 from `devices`
+// (SP007). Reports SP205 if a mesh without a -1 does not have `devices`
+// devices.
 std::optional<Mesh> make_mesh(const std::vector<AxisRequest>& axes,
                               std::optional<int64_t> devices, Span where,
                               Diagnostics& diags);
@@ -123,35 +125,38 @@ std::optional<Mesh> make_mesh(const std::vector<AxisRequest>& axes,
 std::string axes_text(std::span<const Axis> axes);  // "fsdp=4,tp=2"
 std::string mesh_text(const Mesh& mesh);  // the mesh's own axes, as above
 
-// Meshes as EasyDeL's configurations give them: a list of names and the sizes
-// that belong to it, `1,-1,1,1,1`, or sizes by name, `dp:2,tp:4`, that use all
-// of the names, in the order of the text.
+// EasyDeL's mesh syntax: a list of sizes for a fixed list of names,
+// `1,-1,1,1,1`, or sizes by name, `dp:2,tp:4`, that use every name, in the
+// order of the text.
 //
 // Source: eformer's create_mesh and parse_mesh_from_string. As there, blanks
-// may stand around numbers, and any negative size is the rest of the devices.
+// may surround numbers, and any negative size means the rest of the devices.
 
-// For make_mesh. SP007 when there are not as many sizes as names.
+// Prepares axes for make_mesh. SP007 if the number of sizes differs from the
+// number of names.
 std::optional<std::vector<AxisRequest>> axes_of_dims(
     std::span<const int64_t> dims, const AxisNames& names, Span where,
     Diagnostics& diags);
 
-// SP007 when a size is not a number, or a name is not one of `names`, or one of
-// them is not used.
+// SP007 if a size is not a number, a name is not one of `names`, or one of
+// `names` is missing.
 std::optional<std::vector<AxisRequest>> parse_mesh_dims(
     const SourceFile& source, const AxisNames& names, Diagnostics& diags);
 
-// Slices: equal parts of a mesh that are joined by a slower network (DCN), each
-// joined in itself by a faster one (ICI).
+// Slices: equal parts of a mesh that are connected by a slower network (DCN).
+// Within a slice, a faster network (ICI) connects the devices.
 //
-// Every axis is cut into as many pieces as it crosses slices, so the product of
-// these numbers is the number of slices. Sizes come in two ways: sizes within a
-// slice beside those over slices, which are multiplied axis by axis (MaxText's
-// ici_ and dcn_ parallelism; jax's create_hybrid_device_mesh), or sizes of the
-// whole mesh, of which the first axis that N divides is cut (eformer's
-// create_mesh under MEGASCALE_NUM_SLICES).
+// Every axis is divided into as many pieces as the slices it crosses, so the
+// product of these numbers is the number of slices. There are two ways to
+// specify sizes: sizes within a slice and sizes over slices, which are
+// multiplied per axis (MaxText's ici_ and dcn_ parallelism; jax's
+// create_hybrid_device_mesh); or sizes of the whole mesh, where the first axis
+// that is divisible by the number of slices is divided (eformer's create_mesh
+// under MEGASCALE_NUM_SLICES).
 
 struct Slices {
-  // Per axis of the mesh, how many slices it crosses; 1: it stays within one.
+  // Per axis of the mesh, the number of slices that it crosses; 1: it stays
+  // within a slice.
   std::vector<int64_t> crossed;
 
   int64_t count() const;
@@ -160,22 +165,23 @@ struct Slices {
 
 struct SlicedMesh {
   Mesh mesh;                     // over all slices
-  std::optional<Slices> slices;  // where several are known or asked for
+  std::optional<Slices> slices;  // if several are known or requested
 };
 
-// Combines sizes within a slice with `dcn`, sizes over slices: empty, or one
-// per axis of `axes` in the same order. One size of each may be -1: the former
-// takes what `devices` and the others leave, the latter what `slices` leaves;
-// without `slices` there are as many as the sizes over them say, a -1 counting
-// as 1. Without `dcn`, `axes` are sizes of the whole mesh. SP007 with the
-// numbers when a division leaves a rest, and what make_mesh reports.
+// Combines `axes`, sizes within a slice, with `dcn`, sizes over slices: empty,
+// or one per axis in the same order. Each list may have one size of -1: in
+// `axes` it is resolved from `devices` and the other sizes, in `dcn` from
+// `slices`. Without `slices` their number is the product of `dcn`, where -1
+// counts as 1. Without `dcn`, `axes` are sizes of the whole mesh. Reports SP007
+// with the numbers if a division leaves a remainder, and the problems that
+// make_mesh finds.
 std::optional<SlicedMesh> make_sliced_mesh(const std::vector<AxisRequest>& axes,
                                            const std::vector<AxisRequest>& dcn,
                                            std::optional<int64_t> devices,
                                            std::optional<int64_t> slices,
                                            Span where, Diagnostics& diags);
 
-// "2 slices (fsdp crosses 2)"
+// Returns "2 slices (fsdp crosses 2)".
 std::string slices_text(const Mesh& mesh, const Slices& slices);
 
 }  // namespace shardplan

@@ -9,7 +9,7 @@
 namespace shardplan {
 namespace {
 
-// Stands for a number where names are told apart: no byte of UTF-8.
+// Replaces numbers in the hash of a name. No byte of UTF-8 has this value.
 constexpr char kNumberMark = '\xff';
 
 bool is_at(std::string_view text, std::string_view name, size_t at) {
@@ -24,7 +24,7 @@ uint32_t hash_of_class(std::string_view name) {
     return at < name.size() && name[at] >= '0' && name[at] <= '9';
   };
   uint64_t hash = 0xcbf29ce484222325U;  // FNV-1a
-  bool begins = true;                   // a component
+  bool begins = true;                   // whether a component begins here
   for (size_t at = 0; at < name.size();) {
     char c = name[at];
     size_t end = at;
@@ -59,9 +59,10 @@ std::string NameClasses::folded_name(uint32_t number) const {
   return name;
 }
 
-// A text behind a number begins with a separator or ends the name, and one
-// before a number ends with a separator or begins it: so digits between the two
-// are a whole component, and no other split of the name is possible.
+// A text after a number begins with a separator or ends the name, and one
+// before a number ends with a separator or begins the name. So the digits
+// between them are a whole component, and the name cannot be split in any other
+// way.
 bool NameClasses::has(uint32_t number, std::string_view name) const {
   size_t at = 0;
   for (size_t i = 0;; ++i) {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// NameClasses: names that differ in their numbers only, as they come.
+// NameClasses: classes of names that differ only in their numbers, built one
+// name at a time.
 //
-// A number is what core/fold.h takes for one: a whole component of digits. A
-// class keeps the texts between its numbers. Most models repeat a few classes
-// in one order, so a name is first held against the texts of the class that
-// came next the last time; only where these differ it is looked up.
+// A number is a whole component of digits, as in core/fold.h. A class stores
+// the texts between its numbers. Most models repeat a few classes in one order,
+// so a name is first compared with the class that followed last time, and
+// looked up only if it does not match.
 #pragma once
 
 #include <cstddef>
@@ -17,22 +18,22 @@ namespace shardplan {
 
 class NameClasses {
  public:
-  // The number of the name's class, dense from 0 in the order of first names.
-  // REQUIRES: the name is UTF-8.
+  // Returns the number of the name's class, dense from 0 in the order of first
+  // names. REQUIRES: the name is UTF-8.
   uint32_t add(std::string_view name);
 
   size_t size() const { return classes_.size(); }
-  // How many numbers its names have.
+  // The count of numbers in a name of the class.
   size_t numbers(uint32_t number) const {
     return classes_[number].pieces - size_t{1};
   }
-  // The text before the number of that index; that behind the last one, where
-  // there are only as many.
+  // The text before the number with this index, or after the last number if
+  // `index` is the count of numbers.
   std::string_view text(uint32_t number, size_t index) const;
-  // "layers.*.w"
+  // Returns "layers.*.w".
   std::string folded_name(uint32_t number) const;
 
-  // Calls number(index, digits) for each number of a name of the class.
+  // Calls number(index, digits) for each number in a name of the class.
   template <typename OnNumber>
   void each_number(uint32_t number, std::string_view name,
                    OnNumber on_number) const {
@@ -49,7 +50,7 @@ class NameClasses {
   struct Class {
     uint32_t first_piece = 0;
     uint32_t pieces = 0;
-    uint32_t next = 0;  // the class of the name that followed one of these
+    uint32_t next = 0;  // class of the name that last followed one of these
   };
 
   bool has(uint32_t number, std::string_view name) const;
@@ -58,9 +59,9 @@ class NameClasses {
 
   std::vector<Class> classes_;
   std::string texts_;                  // of all pieces
-  std::vector<uint64_t> piece_begin_;  // within texts_, and where it ends
-  std::vector<uint32_t> hashes_;       // of the classes
-  std::vector<uint32_t> table_;        // open addressing; 0: free, else 1 more
+  std::vector<uint64_t> piece_begin_;  // within texts_, and the end of the last
+  std::vector<uint32_t> hashes_;       // per class
+  std::vector<uint32_t> table_;        // open addressing; 0: free, else class+1
   uint32_t last_ = 0;
 };
 

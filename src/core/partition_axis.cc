@@ -69,7 +69,7 @@ constexpr std::array<PartitionField, kPartitionFields> kFields = {{
     {"decode_attention_kv_dim_axis", ""},
 }};
 
-// Fields that follow another one when they are not given.
+// Fields that default to another field.
 constexpr std::array<std::pair<Field, Field>, 13> kFollows = {{
     {kSequence, kSp},
     {kQuerySequence, kSp},
@@ -86,7 +86,7 @@ constexpr std::array<std::pair<Field, Field>, 13> kFollows = {{
     {kDecodeKeySequence, kKeySequence},
 }};
 
-// eformer's short names of its mesh axes.
+// eformer's short names for its mesh axes.
 constexpr std::array<std::pair<std::string_view, Field>, 5> kAliases = {{
     {"DP", kDp},
     {"FSDP", kFsdp},
@@ -101,12 +101,12 @@ bool is_generation(Mode mode) {
   return mode == Mode::Decode || mode == Mode::Insert;
 }
 
-// The empty tuple is a value, though it shards nothing.
+// The empty tuple is not None, although it shards nothing either.
 bool is_none(const AxisValue& value) {
   return value.axes.empty() && !value.is_tuple;
 }
 
-// The value of a field in a mode.
+// Returns the value of a field in a mode.
 AxisValue value_in(const PartitionAxis& axis, size_t field, Mode mode) {
   const int twin = kFields.at(field).decode;
   if (is_generation(mode) && twin >= 0) {
@@ -170,7 +170,7 @@ std::optional<PartitionAxis> resolve_partition_axis(PartitionAxis given,
     for (const Field part : {kFsdp, kDp}) {
       const AxisNames& axes = given.at(part)->axes;
       batch.axes.insert(batch.axes.end(), axes.begin(), axes.end());
-      // None within a tuple, which makes the whole dimension unsharded later.
+      // None within a tuple makes the whole dimension unsharded later.
       if (is_none(*given.at(part))) batch.axes.emplace_back();
     }
     given[kBatch] = batch;
@@ -235,7 +235,7 @@ std::optional<std::vector<AxisValue>> resolve_entry(const PartitionAxis& axis,
 std::optional<PartitionSpec> resolve_semantic_spec(
     const PartitionAxis& axis, std::span<const SemanticEntry> entries,
     Mode mode, EformerVersion version, Diagnostics& diags) {
-  // An unknown name is reported before a list that no spec can hold.
+  // Reports an unknown name before a list that no spec can contain.
   std::vector<std::vector<AxisValue>> resolved;
   for (const SemanticEntry& entry : entries) {
     auto values = resolve_entry(axis, entry, mode, version, diags);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mode: what the model is run for. It decides which semantic axis table
-// applies, and whether there is training state or a KV cache.
+// Mode: the phase of the model that is planned. It determines which semantic
+// axis table applies, and whether there is training state or a KV cache.
 #pragma once
 
 #include <array>
@@ -34,18 +34,18 @@ inline std::optional<Mode> find_mode(std::string_view name) {
   return std::nullopt;
 }
 
-// PartitionAxis: which mesh axes a semantic axis (`BATCH`, `HEAD`, `EMBED`)
-// means, in training and in generation.
+// PartitionAxis: the mesh axes of each semantic axis (`BATCH`, `HEAD`,
+// `EMBED`), in training and in generation.
 //
-// Source: eformer's PartitionAxis. Fields that are not given follow others:
-// head_axis the tensor-parallel axis, decode_head_axis whatever head_axis is.
-// In generation (decode, insert) seven fields are replaced by their decode_*
-// twins, unless the twin is None: "unsharded in decode" cannot be said there.
+// Source: eformer's PartitionAxis. Absent fields default to other fields:
+// head_axis to the tensor-parallel axis, decode_head_axis to head_axis. In
+// generation (decode, insert) the decode_* twins of seven fields replace them,
+// unless the twin is None: eformer cannot express "unsharded in decode".
 
 inline constexpr size_t kPartitionFields = 27;
 
-// None (no axes), one axis, or a tuple of axes. Python tells `"dp"` from
-// `("dp",)`, and so does a spec that contains one within a list.
+// None (no axes), one axis, or a tuple of axes. Python distinguishes `"dp"`
+// from `("dp",)`, and so does a spec that contains one of them within a list.
 struct AxisValue {
   AxisNames axes;
   bool is_tuple = false;
@@ -56,55 +56,55 @@ struct AxisValue {
 struct PartitionField {
   std::string_view name;   // "head_axis"
   std::string_view token;  // "__HEAD__"; "" for decode_* fields
-  int decode = -1;         // number of its decode_* twin, or -1
+  int decode = -1;         // index of its decode_* twin, or -1
 };
 std::span<const PartitionField, kPartitionFields> partition_fields();
 std::optional<size_t> find_partition_field(std::string_view name);
 
-// Values by field. Before resolve_partition_axis, an absent one is still to be
-// derived; afterwards none is absent.
+// Values by field. An absent value is derived by resolve_partition_axis, whose
+// result has no absent values.
 using PartitionAxis = std::array<std::optional<AxisValue>, kPartitionFields>;
 
-// Literal defaults ("dp", "fsdp", "tp", "sp", "ep", None) set, the others
-// absent.
+// Returns the literal defaults ("dp", "fsdp", "tp", "sp", "ep", None); all
+// other fields are absent.
 PartitionAxis default_partition_axis();
-// Derives what is absent. Refusal (SP002) of a field that has no
-// default to derive; the first in order is named.
+// Derives the absent values. Reports SP002 for the first field that has no
+// default to derive.
 std::optional<PartitionAxis> resolve_partition_axis(PartitionAxis given,
                                                     Diagnostics& diags);
 
-// An entry of a semantic spec: None (no token), a token, or several of them.
+// An entry of a semantic spec: None (no token), one token, or several.
 enum class EntryKind : uint8_t { One, List, Tuple };
 struct SemanticEntry {
-  std::vector<std::string> tokens;  // "_" is None, too
+  std::vector<std::string> tokens;  // "_" also means None
   EntryKind kind = EntryKind::One;
 };
 
-// eformer of January 2026 takes lists but no tuples, no list in generation, and
-// within a list no mesh axis; later versions do.
+// eformer of January 2026 accepts lists but no tuples, no list in generation,
+// and no mesh axis within a list; later versions accept all of them.
 enum class EformerVersion : uint8_t { Current, January2026 };
 
-// The field that a token stands for: "__HEAD__" or, when `short_form`, "HEAD",
-// and "TP" for "__TENSOR_PARALLEL__".
+// Returns the field of a token: "__HEAD__" or, if `short_form`, "HEAD" and, for
+// "__TENSOR_PARALLEL__", "TP".
 std::optional<size_t> find_semantic_token(std::string_view token,
                                           bool short_form);
 
-// What each item of an entry resolves to. Within a list, mesh axes and names of
-// fields stand for themselves and their values; elsewhere an unknown name is
-// refused (SP201).
+// Resolves each item of an entry. Within a list, mesh axes stand for themselves
+// and field names for their values; elsewhere an unknown name is an error
+// (SP201).
 std::optional<std::vector<AxisValue>> resolve_entry(const PartitionAxis& axis,
                                                     const SemanticEntry& entry,
                                                     Mode mode,
                                                     EformerVersion version,
                                                     Diagnostics& diags);
-// The spec; a list that contains a tuple is refused (SP002), as PartitionSpec
-// does. None within a list is the axis name "", as elsewhere.
+// Resolves a whole spec. A list that contains a tuple is an error (SP002), as
+// in PartitionSpec. None within a list becomes the axis name "", as elsewhere.
 std::optional<PartitionSpec> resolve_semantic_spec(
     const PartitionAxis& axis, std::span<const SemanticEntry> entries,
     Mode mode, EformerVersion version, Diagnostics& diags);
 
-// Named lists of semantic axes; the mode follows from the size of dimension
-// `decode_dim` of an array (1: decode), or is always training.
+// A named list of semantic axes. Its mode follows from the size of dimension
+// `decode_dim` of an array (1: decode); without `decode_dim` it is training.
 struct ShardingPreset {
   std::string_view name;
   std::vector<SemanticEntry> entries;

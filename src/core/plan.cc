@@ -13,8 +13,8 @@
 
 namespace shardplan {
 
-// OpenSSL 3 marks the plain functions deprecated in favour of EVP, which loads
-// providers at run time: milliseconds, for one hash.
+// OpenSSL 3 deprecates the plain functions in favour of EVP, which loads
+// providers at run time. That takes milliseconds for a single hash.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 struct Sha256::Context {
@@ -73,7 +73,7 @@ void append_axes(std::string& out, const AxisNames& axes) {
   }
 }
 
-// "[2,3]"
+// Appends `[2,3]`.
 void append_shape(std::string& out, const Shape& shape) {
   out += '[';
   for (size_t i = 0; i < shape.size(); ++i) {
@@ -83,7 +83,7 @@ void append_shape(std::string& out, const Shape& shape) {
   out += ']';
 }
 
-// `,"bf16",[2,3],["tp",null]]`: what follows a parameter's name.
+// Returns the text after a parameter's name: `,"bf16",[2,3],["tp",null]]`.
 std::string canonical_tail(const Placement& placement) {
   std::string out = ",";
   append_json_string(out, dtype_name(placement.type.dtype));
@@ -132,7 +132,7 @@ int64_t rank_of_expert(const Dealt& dealt, int64_t expert) {
 
 int64_t dealt_to(const Dealt& dealt, int64_t count, int64_t rank) {
   if (dealt.rank >= 0) return rank == dealt.rank ? count : 0;
-  // Rank r has the experts from ceil(r E / size) up to where the next begins.
+  // Rank r has the experts from ceil(r E / size) up to the first of rank r + 1.
   const auto begin = [&](Int128 of) {
     return (of * dealt.experts + dealt.size - 1) / dealt.size;
   };
@@ -157,7 +157,7 @@ void measure(Placement& placement, const Mesh& mesh, OnIndivisible policy) {
   if (!mesh.views().empty()) {
     AxisNames axes = axes_in(placement.spec);
     if (placement.dealt) axes.push_back(placement.dealt->axis);
-    // A corrected spec names axes of one view.
+    // After correction, all axes of a spec belong to one view.
     placement.view = mesh.view_of(axes).value_or("");
   }
   placement.local_shape = local_shape({&mesh, placement.spec, cut_of(policy)},
@@ -168,7 +168,7 @@ void measure(Placement& placement, const Mesh& mesh, OnIndivisible policy) {
 
 namespace {
 
-// `,"stored":[["w",[4,8]]]`, or nothing.
+// Returns `,"stored":[["w",[4,8]]]`, or nothing.
 std::string canonical_stored(const Manifest& manifest, const Plan& plan) {
   std::string out;
   if (!plan.declarations.any()) return out;
@@ -184,7 +184,7 @@ std::string canonical_stored(const Manifest& manifest, const Plan& plan) {
   return out.empty() ? out : out + "]";
 }
 
-// `[["ep",8],["edp",4]]`
+// Appends `[["ep",8],["edp",4]]`.
 void append_sizes(std::string& out, const std::vector<Axis>& axes) {
   out += '[';
   for (size_t i = 0; i < axes.size(); ++i) {
@@ -195,8 +195,8 @@ void append_sizes(std::string& out, const std::vector<Axis>& axes) {
   out += ']';
 }
 
-// `,"views":[["experts",[["ep",8],["edp",4]]]]`: those that are used, or
-// nothing.
+// Returns the views that are used,
+// `,"views":[["experts",[["ep",8],["edp",4]]]]`, or nothing.
 std::string canonical_views(const Plan& plan) {
   std::string out;
   for (const MeshView& view : plan.mesh.views()) {
@@ -214,7 +214,7 @@ std::string canonical_views(const Plan& plan) {
   return out.empty() ? out : out + "]";
 }
 
-// `,"dealt":[["experts.0.w1","ep",8]]`, or nothing.
+// Returns `,"dealt":[["experts.0.w1","ep",8]]`, or nothing.
 std::string canonical_dealt(const Manifest& manifest, const Plan& plan) {
   std::string out;
   if (std::ranges::none_of(plan.placements, [](const Placement& placement) {
@@ -237,7 +237,7 @@ std::string canonical_dealt(const Manifest& manifest, const Plan& plan) {
 }  // namespace
 
 std::string fingerprint(const Manifest& manifest, const Plan& plan) {
-  std::vector<std::string> tails;  // with the quote that ends the name
+  std::vector<std::string> tails;  // including the quote that ends the name
   tails.reserve(plan.placements.size());
   for (const Placement& placement : plan.placements) {
     tails.push_back("\"" + canonical_tail(placement));
@@ -296,7 +296,8 @@ HeldSlice held_slice(const Placement& placement, const Mesh& mesh,
     const Cut cut = cut_of(policy);
     const Slice slice =
         dimension_slice(mesh, axes, cut, shape[dim], held.coordinates);
-    // Chunks are stored as they are; even shards are all of one size.
+    // Chunks are stored without padding; even shards all have the same stored
+    // size.
     const int64_t stored = cut == Cut::Chunked ? slice.end - slice.begin
                                                : placement.local_shape[dim];
     held.slices.push_back(slice);

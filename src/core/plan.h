@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hashes of texts: SHA-256 for fingerprints, and eformer's get_safe_hash_int.
+// Sha256: incremental SHA-256, for fingerprints of plans.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +18,14 @@
 
 namespace shardplan {
 
-// SHA-256 of a text that is given piece by piece.
+// Computes SHA-256 incrementally.
 class Sha256 {
  public:
   Sha256();
   ~Sha256();
 
   void update(std::string_view text);
-  // In hex, lower case. Call once.
+  // Returns the digest in lower-case hex. Call once.
   std::string hex();
 
  private:
@@ -33,24 +33,25 @@ class Sha256 {
   std::unique_ptr<Context> context_;
 };
 
-// Plan: where every parameter of a manifest goes on a mesh.
+// Plan: the placement of every parameter of a manifest on a mesh.
 //
-// The waist of the program: rules or a saved file make a Plan; memory reports,
-// diffs and exports read one. A model of a million tensors has few distinct
-// placements, so each is kept once and a parameter holds its number.
-// Invariants: exactly one placement number per parameter, in manifest order;
-// every final spec is legal for its shape on the mesh (see Sharding), where
-// `pad`, `chunk` and `rows` also allow indivisible dimensions.
+// A Plan is the interface between the two halves of the program: rules or a
+// saved file produce one; memory reports, diffs and exports read one. A model
+// of a million tensors has few distinct placements, so each is stored once and
+// a parameter refers to it by number. Invariants: exactly one placement number
+// per parameter, in manifest order; every final spec is legal for its shape on
+// the mesh (see Sharding), where `pad`, `chunk` and `rows` also allow
+// indivisible dimensions.
 
-// What to do with a dimension that is not divisible by its axes.
+// The policy for a dimension that is not divisible by its axes.
 enum class OnIndivisible : uint8_t {
   Drop,    // unshard the whole dimension (eformer)
   Prefix,  // keep the longest prefix of its axes that divides (MaxText)
   Pad,     // keep; every shard stores ceil(d/n) rows (GSPMD)
   Chunk,   // keep; torch.chunk, axis by axis (DTensor)
-  Rows,    // axes of the batch cut dimension 0 in chunks, whatever dimension
-           // was asked for (FSDP2's fully_shard); all else as Drop
-  Error,   // as Drop, and SP203 is an error
+  Rows,    // batch axes shard dimension 0 in chunks, whatever dimension was
+           // requested (FSDP2's fully_shard); otherwise as Drop
+  Error,   // as Drop, but SP203 is an error
 };
 std::string_view policy_name(OnIndivisible policy);
 std::optional<OnIndivisible> find_policy(std::string_view name);
@@ -60,14 +61,14 @@ inline Cut cut_of(OnIndivisible policy) {
              ? Cut::Chunked
              : Cut::Even;
 }
-// Whether shards of a dimension may differ.
+// Returns whether shards of a dimension may differ in size.
 inline bool allows_uneven(OnIndivisible policy) {
   return policy == OnIndivisible::Pad || cut_of(policy) == Cut::Chunked;
 }
 
-// A departure from what a rule asked for.
+// A deviation from the requested spec.
 struct Correction {
-  int dim = 0;  // 0-based, of what was asked for (Placement::asked)
+  int dim = 0;  // 0-based, in Placement::asked()
   Code code = Code::IndivisibleDimension;
   AxisNames dropped;
   std::string reason;
@@ -75,44 +76,45 @@ struct Correction {
   bool operator==(const Correction&) const = default;
 };
 
-// A dimension that is stored as was declared (core/rules.h): of another
-// size than the checkpoint has, or of the same size but reordered.
+// A dimension that is stored as declared (core/rules.h): larger than in the
+// checkpoint, or of the same size but reordered.
 struct StoredDim {
   int dim = 0;       // 0-based
-  int64_t size = 0;  // as stored, over all shards; at least the logical size
+  int64_t size = 0;  // stored size over all shards; at least the logical size
   std::string why;   // "pad-vocab=128: smallest multiple ..."
 
   auto operator<=>(const StoredDim&) const = default;
 };
 
-// A parameter that is dealt out whole: an expert that is stored by itself,
-// which no spec can place, since none of its dimensions counts experts. The
-// ranks along `axis` hold blocks of consecutive experts: expert e of E is on
-// rank floor(e * size / E). Where the size divides E, Megatron, vLLM and
-// transformers do the same. What the spec names cuts it there.
+// The placement of a whole expert that is stored as a separate parameter. No
+// spec can express it, since none of its dimensions counts experts. The ranks
+// along `axis` hold blocks of consecutive experts: expert e of E is on rank
+// floor(e * size / E). If the size divides E, Megatron, vLLM and transformers
+// do the same. The spec shards the expert further on its rank.
 struct Dealt {
   AxisName axis;
   int64_t size = 1;     // of the axis
-  int64_t experts = 1;  // of each layer, E
-  // The rank that holds the expert, if the experts of a layer differ; -1: the
-  // placement is shared by all of them.
+  int64_t experts = 1;  // E, per layer
+  // The rank that holds the expert, if the experts of a layer have different
+  // placements; -1: they all share this placement.
   int64_t rank = -1;
 
   bool operator==(const Dealt&) const = default;
 };
 int64_t rank_of_expert(const Dealt& dealt, int64_t expert);
-// Of `count` parameters with such a placement, those of one rank. Of an alike
-// placement, `count` is a multiple of its experts.
+// Returns how many of `count` parameters with this placement are on the rank.
+// If the experts share the placement, `count` is a multiple of `experts`.
 int64_t dealt_to(const Dealt& dealt, int64_t count, int64_t rank);
-// Those of the rank that has the most.
+// The same for the rank that has the most.
 int64_t most_dealt(const Dealt& dealt, int64_t count);
-// Whether every rank has as many.
+// Returns whether every rank has equally many.
 bool is_dealt_evenly(const Dealt& dealt);
 
 struct Placement {
   TensorType type;
   int rule = 0;  // 1-based; 0 when no rule decided
-  // As written: the rule's spec or, with no rule, the manifest's logical axes.
+  // The spec as written: the rule's or, without a rule, the manifest's logical
+  // axes.
   std::optional<PartitionSpec> requested;
   PartitionSpec spec;  // after correction
   std::vector<Correction> corrections;
@@ -125,22 +127,22 @@ struct Placement {
   // Copies of each shard: devices / (shards x size of the axis of `dealt`).
   int64_t replicas = 1;
   std::optional<Dealt> dealt = {};
-  // The view of the mesh that the axes of `spec` and `dealt` belong to; empty:
-  // the mesh itself.
+  // The mesh view that the axes of `spec` and `dealt` belong to; empty: the
+  // mesh itself.
   std::string view = {};
 
-  // What `requested` means in mesh axes, one entry per dimension, where it
-  // names semantic or logical axes or counts dimensions from the last.
+  // `requested` in mesh axes, one entry per dimension. Set if `requested` names
+  // semantic or logical axes or counts dimensions from the last.
   std::optional<PartitionSpec> meant = {};
   // Per dimension of `meant`, the logical axis rule (1-based) that placed it;
-  // 0: none did. Empty when no dimension has a logical axis.
+  // 0: no rule. Empty if no dimension has a logical axis.
   std::vector<int> logical_rules = {};
 
-  // What was asked for, in mesh axes. REQUIRES: `requested` is there.
+  // The requested spec, in mesh axes. REQUIRES: `requested` has a value.
   const PartitionSpec& asked() const { return meant ? *meant : *requested; }
 };
 
-// A rule as a plan remembers it, after its file is gone, and how it fared.
+// A rule as stored in a plan, without its file, and what it matched.
 struct PlanRule {
   std::string pattern;
   PartitionSpec spec;
@@ -148,13 +150,13 @@ struct PlanRule {
   int64_t line = 0;
   bool shipped = false;
   bool shards_parts = false;
-  std::string view = {};  // the rule is of that view alone; empty: of any
-  AxisName deal = {};     // the axis that experts are dealt out over; or empty
-  ModuleHook hook = {};   // in a plan that hooks run
-  int64_t found = 0;      // names that the pattern is found in
-  int64_t won = 0;        // names that it decided
-  // Rules that took all of its names (1-based, ascending); empty unless it was
-  // found and won none.
+  std::string view = {};  // the only view that the rule applies to; empty: any
+  AxisName deal = {};     // axis of whole experts (Rule::deal); or empty
+  ModuleHook hook = {};   // set if hooks run the plan
+  int64_t found = 0;      // names that the pattern matches
+  int64_t won = 0;        // names whose placement it determined
+  // The rules that won all of its names (1-based, ascending). Empty unless it
+  // matched names and won none.
   std::vector<int> shadowed_by;
 
   bool operator==(const PlanRule&) const = default;
@@ -163,83 +165,83 @@ struct PlanRule {
 struct Plan {
   Mesh mesh;
   OnIndivisible on_indivisible = OnIndivisible::Drop;
-  // Strict: scalars are placed without asking the rules.
+  // Strict mode: scalars are placed without consulting the rules.
   bool strict = true;
   AxisNames
       declared_axes;  // axes that rules may name though the mesh lacks them
   std::vector<PlanRule> rules;
   std::vector<Placement> placements;   // distinct
   std::vector<uint32_t> placement_of;  // per parameter of the manifest
-  Declarations declarations = {};      // what `stored_dims` follow from
-  // Names in the rules' specs that are no mesh axes, but stand for some.
+  Declarations declarations = {};      // the source of `stored_dims`
+  // Names in the rules' specs that are not mesh axes but stand for some.
   AxisNames other_names = {};
-  RunAs run_as = RunAs::Compiler;  // of the rules
+  RunAs run_as = RunAs::Compiler;  // as in the rules
   AxisName hook_axis = {};         // as RuleSet::hook_axis
 
   const Placement& of(size_t parameter) const {
     return placements[placement_of[parameter]];
   }
-  // No rule was found in the parameter's name (unlike a scalar in strict mode,
-  // for which none was sought).
+  // Returns whether no rule matched the parameter's name. Scalars in strict
+  // mode are not unmatched, since no rule is consulted for them.
   bool is_unmatched(const Placement& placement) const {
     return placement.rule == 0 && !placement.requested &&
            !(strict && placement.type.shape.empty());
   }
 };
 
-// The shape that all shards together store: the type's, but for what is
-// declared.
+// The shape that all shards together store: the type's, except for declared
+// dimensions.
 Shape stored_shape(const Placement& placement);
 
-// Fills local_shape, bytes_per_device, shards, replicas and view from type,
+// Computes local_shape, bytes_per_device, shards, replicas and view from type,
 // stored dimensions, spec and `dealt`.
 void measure(Placement& placement, const Mesh& mesh, OnIndivisible policy);
 
-// SHA-256, in hex, of the RFC 8785 form of
-// {"mesh": [[axis, size], ..], "parameters": [[name, dtype, shape, spec], ..]},
-// followed by "stored": [[name, shape], ..] of the parameters whose stored
-// shape is another, "views": [[name, [[axis, size], ..]], ..] of the views that
-// a placement uses and "dealt": [[name, axis, experts], ..] of the parameters
-// that are dealt out, when there are any.
+// Returns the SHA-256, in hex, of the RFC 8785 form of {"mesh": [[axis, size],
+// ..], "parameters": [[name, dtype, shape, spec], ..]}, followed, if not empty,
+// by "stored": [[name, shape], ..] for the parameters whose stored shape
+// differs, "views": [[name, [[axis, size], ..]], ..] for the views that a
+// placement uses and "dealt": [[name, axis, experts], ..] for the experts that
+// are placed whole.
 std::string fingerprint(const Manifest& manifest, const Plan& plan);
 
-// Device slices: which slice of one tensor lies on which device.
+// Device slices: the slice of a tensor that each device holds.
 //
-// A device's slice follows from its coordinates (core/spec.h), its id is their
-// row-major index. Slices are of the stored shape, and end where rows do: what
-// a shard stores beyond is padding.
+// A device's slice follows from its coordinates (core/spec.h); its id is their
+// row-major index. Slices refer to the stored shape and contain only real rows;
+// the rows that a shard stores beyond them are padding.
 
-// What one device holds.
+// The slice of a tensor on one device.
 struct HeldSlice {
   std::vector<int64_t> coordinates;  // per axis of mesh.all_axes()
   std::vector<Slice> slices;         // per dimension
-  std::vector<int64_t> padding;      // per dimension: rows without content
+  std::vector<int64_t> padding;      // rows without content, per dimension
 
   bool operator==(const HeldSlice&) const = default;
 };
-// Whether the device is on the rank that an expert with this placement is dealt
-// to; `rank` is meant where the placement does not say it. Always, for what is
-// not dealt out.
+// Returns whether the device is on the rank that holds an expert with this
+// placement. `rank` is used if the placement has no rank of its own. Always
+// true for parameters that are not whole experts.
 bool is_held(const Placement& placement, const Mesh& mesh, int64_t rank,
              int64_t device);
-// Coordinates are those of all axes of the mesh and its views. REQUIRES: 0 <=
-// device < mesh.devices().
+// Returns the device's slice, with coordinates on all axes of the mesh and its
+// views. REQUIRES: 0 <= device < mesh.devices().
 HeldSlice held_slice(const Placement& placement, const Mesh& mesh,
                      OnIndivisible policy, int64_t device);
 
-// The shards of a tensor, as a grid with the tensor's rank.
+// The shards of a tensor, as a grid of the tensor's rank.
 struct DeviceSlices {
-  // Per dimension, by the shard's index in it. All have at least one.
+  // Per dimension, indexed by the shard's index in it. None is empty.
   std::vector<std::vector<Slice>> slices;
   std::vector<std::vector<int64_t>> padding;
-  // Per shard, row-major by the indices: who holds it, ascending.
+  // Per shard, row-major: the devices that hold it, ascending.
   std::vector<std::vector<int64_t>> devices;
 
-  // The number of the shard with these indices, one per dimension.
+  // The row-major number of the shard with these indices, one per dimension.
   size_t number(const std::vector<size_t>& indices) const;
 };
 
-// More devices make no map that somebody could read.
+// A map of more devices would not be readable.
 inline constexpr int64_t kMaxMappedDevices = int64_t{1} << 17;
 // `rank` as in is_held. REQUIRES: mesh.devices() <= kMaxMappedDevices.
 DeviceSlices device_slices(const Placement& placement, const Mesh& mesh,

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view kPadVocab = "pad-vocab=";
 
-// Those that are there or not.
+// Declarations without a number.
 constexpr std::array<std::pair<std::string_view, bool Declarations::*>, 3>
     kSwitches = {{
         {"replicate-kv-heads", &Declarations::replicate_kv_heads},

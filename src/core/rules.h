@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Declarations: how a framework stores a model otherwise than its checkpoint
-// has it, as the user declares (`--declare`). What is declared is counted, and
-// what it makes right is not a finding.
+// Declarations: how a framework stores a model differently from its checkpoint,
+// as declared by the user (`--declare`). Sizes include what is declared, and a
+// spec that is valid because of a declaration is not reported.
 //
-//   replicate-kv-heads   where more shards than KV heads cut the heads, each
-//                        shard stores one whole head
+//   replicate-kv-heads   with more shards than KV heads, each shard stores one
+//                        whole head
 //   pad-vocab=M          the vocabulary of embedding and head is padded to the
 //                        smallest multiple of M that its axes divide
 //   interleave-gate-up   packed gate and up are stored so that each shard has
 //                        its part of both
-//   interleave-qkv       the same of fused q, k and v
+//   interleave-qkv       the same for fused q, k and v
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ namespace shardplan {
 
 struct Declarations {
   bool replicate_kv_heads = false;
-  int64_t pad_vocab = 0;  // a multiple of that; 0: not declared
+  int64_t pad_vocab = 0;  // pads to a multiple of this; 0: not declared
   bool interleave_gate_up = false;
   bool interleave_qkv = false;
 
@@ -39,50 +39,50 @@ struct Declarations {
 
 inline constexpr int64_t kMaxPadVocab = int64_t{1} << 20;
 
-// Adds one, written as above; false when it is none, or M is not an integer
-// from 1 to kMaxPadVocab.
+// Adds one declaration, written as above. Returns false if it is unknown or M
+// is not an integer from 1 to kMaxPadVocab.
 bool add_declaration(std::string_view text, Declarations& declarations);
 
-// As they are written, always in one order.
+// Returns the declarations as written, in a fixed order.
 std::vector<std::string> declaration_texts(const Declarations& declarations);
 
-// The forms above, for help: "pad-vocab=M".
+// Returns the forms above, for help: "pad-vocab=M".
 std::vector<std::string> declaration_forms();
 
-// Rules: patterns over parameter names, in order, each with a spec.
+// Rules: an ordered list of patterns over parameter names, each with a spec.
 //
-// The first rule whose pattern is found (re.search) in a name decides it. Rule
-// numbers are 1-based over all rule files in the order read. An entry of a spec
-// names mesh axes, semantic axes (`HEAD`) or logical axes (`embed`); with
-// `mesh:` or `logical:` in front it says which. What they mean on a mesh is
-// found in resolve/.
+// The first rule whose pattern matches a name (re.search) determines its spec.
+// Rule numbers are 1-based over all rule files in the order read. An entry of a
+// spec names mesh axes, semantic axes (`HEAD`) or logical axes (`embed`); the
+// prefix `mesh:` or `logical:` makes it unambiguous. resolve/ translates them
+// to mesh axes.
 
 struct RuleForm;
 
-// How a value lies along the axis of a plan of hooks.
+// The layout of a value along the axis of a plan that hooks run.
 enum class HookLayout : uint8_t {
-  AsIs,    // as it comes
-  Whole,   // on every device
-  Last,    // cut along its last dimension
-  Tokens,  // cut along its second dimension, the tokens of a sequence
+  AsIs,    // unchanged
+  Whole,   // replicated
+  Last,    // sharded along the last dimension
+  Tokens,  // sharded along the second dimension, the tokens of a sequence
 };
 
-// Hooks of a module: what they do to its input and output, and to gradients.
+// The hooks of a module: their effect on its input, output and gradients.
 struct ModuleHook {
   enum class Task : uint8_t {
     None,
-    SumGradients,        // of the module's parameters, over the devices
-    SumOutputGradients,  // of a part of the module's output
+    SumGradients,        // all-reduce the gradients of the module's parameters
+    SumOutputGradients,  // all-reduce the gradient of a part of the output
     ReadShards,          // the module reads its own parameters as shards
-    SumExperts,          // devices compute parts of all experts, added up
-    OwnExperts,          // devices compute the experts that they have, added up
-    Unknown,             // it is not known what the hooks do
+    SumExperts,          // devices compute parts of all experts, then reduce
+    OwnExperts,          // devices compute their own experts, then reduce
+    Unknown,             // the effect of the hooks is not known
   };
-  HookLayout takes = HookLayout::AsIs;  // for which it takes its input
-  HookLayout reads = HookLayout::AsIs;  // in which the module reads it
-  HookLayout gives = HookLayout::AsIs;  // in which it leaves the output
+  HookLayout takes = HookLayout::AsIs;  // input layout that the hooks assume
+  HookLayout reads = HookLayout::AsIs;  // input layout that the module reads
+  HookLayout gives = HookLayout::AsIs;  // output layout
   Task task = Task::Unknown;
-  // The output is a DTensor, whose operations insert collectives themselves.
+  // The output is a DTensor, whose operations insert collectives.
   bool gives_dtensor = false;
 
   bool is_known() const { return task != Task::Unknown; }
@@ -95,53 +95,54 @@ struct Rule {
   Span where;                   // the pattern
   Span spec_where;              // the whole spec
   std::vector<Span> dim_where;  // per entry of the spec
-  // Of shardplan, not of the file. Shipped sets cover many models and two
-  // naming schemes: that one of their rules matches no name is not worth a
-  // warning.
+  // Whether the rule comes from shardplan, not from a file of the user. Shipped
+  // sets cover many models and two naming schemes, so a shipped rule that
+  // matches no name is not worth a warning.
   bool shipped = false;
-  // The whole rule, where its file can be edited; else nothing.
+  // The whole rule, if its file can be edited; else empty.
   Span item_where = {};
-  // The spec's entries are those of the last dimensions (Hugging Face's
-  // "colwise" is dimension -2), else of the first.
+  // The entries of the spec apply to the last dimensions (Hugging Face's
+  // "colwise" is dimension -2), not the first.
   bool from_last = false;
-  // Of such a spec, a parameter with fewer dimensions has the first entries
-  // ("colwise" shards what has one dimension), else the last.
+  // With from_last, a parameter with fewer dimensions than the spec uses the
+  // first entries ("colwise" shards a one-dimensional parameter), not the last.
   bool short_has_first = false;
-  // Of parts that stand side by side in a sharded dimension, such as gate and
-  // up, each device stores its share of each (Hugging Face's "packed_colwise").
+  // If a sharded dimension has parts side by side, such as gate and up, each
+  // device stores its share of each part (Hugging Face's "packed_colwise").
   bool shards_parts = false;
-  // What semantic axes mean follows from the size of this dimension: decoding
-  // where it is 1, else training (eformer's integer mode). Negative ones count
-  // from the last.
+  // The dimension whose size determines the meaning of semantic axes: decoding
+  // if it is 1, else training (eformer's integer mode). Negative: counted from
+  // the last.
   std::optional<int> decode_dim = {};
-  // The view whose axes the spec names: where the mesh has no view of this
-  // name, the rule decides nothing. Empty: a rule of every mesh.
+  // The view whose axes the spec names. If the mesh has no such view, the rule
+  // does not apply. Empty: it applies to every mesh.
   std::string view = {};
-  // Experts that are stored one by one are dealt out whole over this axis, and
-  // the spec cuts each where it is (core/plan.h, Dealt). Empty: they are not.
+  // The axis along which experts that are separate parameters are placed whole;
+  // the spec shards each expert on its rank (core/plan.h, Dealt). Empty: none.
   AxisName deal = {};
-  // It is of a view that the mesh does not have, as far as is known: one that
-  // is read is inactive until settle_views finds its view.
+  // The mesh does not have the rule's view, as far as is known. A rule that is
+  // read stays inactive until settle_views finds its view.
   bool inactive = false;
-  // No line of the file says it: the dialect does with what nothing else names.
+  // The rule is not in the file: it is the dialect's default for everything
+  // else.
   bool by_dialect = false;
   const RuleForm* form = nullptr;  // of its file, as RuleSet::form
-  // What the hooks of the matched module do, in a plan that hooks run.
+  // The hooks of the matched module, in a plan that hooks run.
   ModuleHook hook = {};
 };
 
-// A logical axis, such as `embed`, and the mesh axes that it may have. The
-// order of rules is their priority.
+// A logical axis, such as `embed`, and the mesh axes that it may use. The order
+// of the rules is their priority.
 struct LogicalRule {
   std::optional<std::string> name;  // None as a key is legal in flax
   AxisNames axes;                   // empty: None
   Span where;                       // the name
   Span axes_where;
-  // The view whose axes these are; empty: of the mesh, or of the one view that
-  // has them. Where the mesh has no view of this name, the rule places nothing.
+  // The view whose axes these are; empty: the mesh, or the only view that has
+  // them. If the mesh has no such view, the rule does not apply.
   std::string view = {};
-  // Experts that are stored one by one are dealt out whole over the axis, where
-  // labels place them.
+  // If labels place experts that are separate parameters, they are placed whole
+  // along the axis.
   bool deal = false;
   bool shipped = false;   // as Rule::shipped
   bool inactive = false;  // as Rule::inactive
@@ -149,45 +150,45 @@ struct LogicalRule {
 
 // How logical rules place the axes of one array.
 enum class LogicalReading : uint8_t {
-  // By priority: a mesh axis that an earlier rule took is not given twice, and
-  // later rules of a name are its fallbacks (flax, MaxText, t5x).
+  // By priority: a mesh axis that an earlier rule uses is not used again, and
+  // later rules for the same name are its fallbacks (flax, MaxText, t5x).
   Priority,
-  // Every name means its axes, whatever the others have (levanter, haliax).
+  // Every name stands for its axes, regardless of the others (levanter,
+  // haliax).
   Mapping,
 };
 
-// What the logical rules of a file do to those of the files before it.
+// How the logical rules of a file combine with those of earlier files.
 enum class LogicalMerge : uint8_t {
   Append,
-  ReplaceNames,  // a name's earlier rules go (MaxText's model configs)
-  ReplaceAll,    // MaxText's override_logical_axis_rules
+  ReplaceNames,  // replace rules of the same names (MaxText's model configs)
+  ReplaceAll,    // replace all (MaxText's override_logical_axis_rules)
 };
 
-// Who runs the sharded model, and so decides about collectives.
+// Who runs the sharded model, and therefore decides on collectives.
 enum class RunAs : uint8_t {
-  // A compiler or library that inserts what specs make necessary (XLA,
-  // DTensor).
+  // A compiler or library that inserts the collectives that the specs require
+  // (XLA, DTensor).
   Compiler,
-  // Hooks of modules, which run exactly the collectives that their styles name
+  // Hooks of modules, which run exactly the collectives of their styles
   // (transformers' `tp_plan`, PyTorch's parallel styles).
   Hooks,
 };
 
-// The size of an axis that is given apart from the mesh.
+// The size of an axis that is given separately from the mesh.
 struct AxisSize {
   AxisRequest axis;
   bool over_slices = false;
 };
 
-// Of a file that only overrides what another one says: what is wrong when no
-// file comes before it.
+// The error for a file that only overrides another one, if no file precedes it.
 struct OverridesOther {
   Span where;
   std::string problem;
   std::string help;
 };
 
-// Adds the logical rules of a later file to those of the files before it.
+// Combines the logical rules of a later file with those of earlier files.
 void merge_logical_rules(std::vector<LogicalRule> later, LogicalMerge how,
                          std::vector<LogicalRule>& all);
 
@@ -198,80 +199,84 @@ struct RuleSet {
   // `mesh:` of the first file that has one.
   std::optional<std::vector<AxisRequest>> mesh;
   Span mesh_where;
-  // `views:` of all files, those of the first file first.
+  // `views:` of all files, in the order of the files.
   std::vector<ViewRequest> views = {};
   // `view_axes:`, by view: axes that its rules may name though it lacks them.
   std::map<std::string, AxisNames> view_axes = {};
-  // It is the one that a program ran on, not one that was asked for.
+  // Whether `mesh` is the mesh that a program ran on, not a requested one.
   bool mesh_recorded = false;
-  // Over slices that are joined by a slower network: what each axis of `mesh`
-  // is multiplied by. Empty, or one entry per axis of `mesh`.
+  // Sizes over slices, which a slower network connects: the factor of each axis
+  // of `mesh`. Empty, or one entry per axis of `mesh`.
   std::vector<AxisRequest> dcn_mesh;
-  // MaxText's: a later mesh takes the place of an earlier one, and sizes of any
-  // file are those of the mesh, the last of an axis first.
+  // MaxText: a later mesh replaces an earlier one, and the sizes in all files
+  // apply to the mesh; the last size of an axis is first in `sizes`.
   bool mesh_replaces = false;
   std::vector<AxisSize> sizes;
   std::optional<OverridesOther> overrides;
 
-  // What a spec may name besides mesh axes; `logical_rules` also place the
-  // parameters that have logical axes in the manifest and no rule.
+  // The names that a spec may use besides mesh axes. `logical_rules` also place
+  // parameters that have logical axes in the manifest and match no rule.
   std::vector<LogicalRule> logical_rules;
   LogicalReading logical_reading = LogicalReading::Priority;
-  // `labels: architecture`: logical names are also those that architectures
-  // give to dimensions.
+  // `labels: architecture`: logical names include those that architectures give
+  // to dimensions.
   bool architecture_labels = false;
   RunAs run_as = RunAs::Compiler;
-  // The axis that hooks' styles cut over; empty where no plan says.
+  // The axis that the hooks' styles shard over; empty if no plan names one.
   AxisName hook_axis = {};
-  // How a file of this dialect says what is added to it; null: as ours does.
+  // The syntax in which advice for this dialect is written; null: shardplan's
+  // own.
   const RuleForm* form = nullptr;
   Span architecture_labels_where = {};
   LogicalMerge logical_merge = LogicalMerge::Append;
   std::optional<PartitionAxis> partition_axis;  // resolved; absent: defaults
   Span partition_axis_where;
-  // Specs of graph values; patterns over the names of values.
+  // Specs of graph values; the patterns match names of values.
   std::vector<Rule> activations;
 
-  // What the files leave open, answered or not (RuleReading::answers).
+  // Questions that the files leave open, answered or not
+  // (RuleReading::answers).
   std::vector<std::string> questions;
 
   std::vector<SourcePtr> sources;  // keeps spans alive
 };
 
-// A rule that is to be added to a file.
+// A rule that advice suggests adding to a file.
 struct WantedRule {
   std::string_view pattern;
   const PartitionSpec& spec;
-  // All parameters that it is for, with `*` for numbers; may be empty.
+  // All parameters that the rule is for, with `*` for numbers; may be empty.
   const std::vector<std::string>& names;
   const Mesh& mesh;
 };
 
-// What a user types in a file of rules of some dialect, for advice.
+// How to write rules in some dialect, for advice.
 struct RuleForm {
-  // One rule, or the entries that say the same. Empty where the dialect cannot.
+  // Returns a rule, or the equivalent entries. Empty if the dialect cannot
+  // express it.
   std::optional<std::string> (*rule)(const RuleSet&, const WantedRule&);
-  // What to do about a logical axis that no rule places.
+  // Returns advice for a logical axis that no rule places.
   std::string (*logical)(std::string_view name);
-  // Entries in no order: what they are added to, "the plan".
+  // The thing that unordered entries are added to, "the plan"; empty for
+  // ordered rules.
   std::string_view unordered;
-  // What to do where it cannot say a rule.
+  // Advice for rules that the dialect cannot express.
   std::string_view instead;
-  // `--scheme NAME` gives a config's tensors the names and labels that its
-  // program has; empty where that has no names of its own.
+  // The argument of `--scheme` that gives a config's tensors the program's
+  // names and labels; empty if the program has no names of its own.
   std::string_view scheme = {};
-  // The program gives every declared axis a size, 1 where none is named.
+  // The program gives every declared axis a size, by default 1.
   bool sizes_declared = false;
 };
 
-// Marks the rules of views that the mesh does not have, and declares the axes
-// that the views it has may lack.
+// Marks rules inactive if the mesh lacks their view, and declares the view_axes
+// of the views that it has.
 void settle_views(RuleSet& rules, const Mesh& mesh);
-// Removes shipped rules of views if no view is requested, so that the other
-// rules keep their numbers.
+// Removes the shipped rules that belong to views. Called if no view is
+// requested, so that the other rules keep their usual numbers.
 void drop_shipped_views(RuleSet& rules);
 
-// A pattern that is found in this name and in no other: `^` and `$` around it,
+// Returns a pattern that matches exactly this name: `^` and `$` around it,
 // special characters escaped.
 std::string exact_pattern(std::string_view name);
 

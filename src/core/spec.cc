@@ -9,15 +9,15 @@
 namespace shardplan {
 namespace {
 
-// Coordinate of a device on an axis; 0 on an axis that the mesh lacks.
+// Returns the coordinate on an axis; 0 for an axis that the mesh lacks.
 int64_t coordinate(const Mesh& mesh, const AxisName& axis,
                    const std::vector<int64_t>& coordinates) {
   const std::optional<size_t> index = mesh.find(axis);
   return index ? coordinates[*index] : 0;
 }
 
-// Piece `which` of torch.chunk(size rows, n): ceil(size/n) rows each, the last
-// one smaller, further ones empty.
+// Returns piece `which` of torch.chunk(size rows, n): pieces have ceil(size/n)
+// rows, the last one fewer, and any further ones none.
 Slice chunk(Slice whole, int64_t n, int64_t which) {
   const int64_t size = whole.end - whole.begin;
   const int64_t step = ceil_div(size, n);
@@ -65,7 +65,7 @@ int64_t shard_count(const Mesh& mesh, const AxisNames& axes) {
   int64_t count = 1;
   for (const AxisName& axis : axes) {
     const std::optional<int64_t> next = checked_mul(count, mesh.size_of(axis));
-    // Only a repeated axis can exceed the device count; its product is then
+    // Only a repeated axis can exceed the device count. The product is then
     // larger than any dimension.
     if (!next) return INT64_MAX;
     count = *next;
@@ -107,8 +107,8 @@ Shape local_shape(const Sharding& sharding, const Shape& shape) {
   const std::vector<AxisNames>& dims = sharding.spec.dims;
   SHARDPLAN_CHECK(dims.size() <= shape.size());
   for (size_t i = 0; i < dims.size(); ++i) {
-    // Chunked: the first piece of each cut is the largest, so the nested
-    // ceilings are what the shard at coordinate 0 has.
+    // Under Chunked the first piece of each cut is the largest, so the nested
+    // ceilings are the size of the shard at coordinate 0.
     if (sharding.cut == Cut::Even) {
       local[i] = ceil_div(local[i], shard_count(*sharding.mesh, dims[i]));
     } else {
@@ -124,8 +124,8 @@ std::vector<ShardSize> shard_sizes(const Mesh& mesh, const AxisNames& axes,
                                    Cut cut, int64_t size) {
   const int64_t count = shard_count(mesh, axes);
   if (cut == Cut::Even) return {{ceil_div(size, count), count}};
-  // Number of pieces of each size, refined axis by axis: a cut gives at most
-  // three sizes for each size before it.
+  // The number of pieces of each size, refined axis by axis. Each cut turns one
+  // size into at most three.
   std::map<int64_t, int64_t, std::greater<>> pieces = {{size, 1}};
   for (const AxisName& axis : axes) {
     const int64_t n = mesh.size_of(axis);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// PartitionSpec: which mesh axes shard which dimension, by name only.
-// Sharding: a spec bound to a mesh, with the shards' sizes and places.
+// PartitionSpec: the mesh axes that shard each dimension, by name only.
+// Sharding: a spec bound to a mesh, which determines shard sizes and positions.
 //
-// A dimension with axes (a1, .., ak) is cut into |a1| x .. x |ak| shards; a1 is
-// the most significant digit of the shard's index, so ("dp","tp") and
-// ("tp","dp") place different slices on a device. Axes that a spec does not
-// name replicate. `[]` and `[null]` are different specs.
+// A dimension with axes (a1, .., ak) is divided into |a1| x .. x |ak| shards;
+// a1 is the most significant digit of the shard's index, so ("dp","tp") and
+// ("tp","dp") place different slices on a device. The tensor is replicated over
+// the axes that a spec does not name. `[]` and `[null]` are different specs.
 //
 // A Sharding's spec names only axes of its mesh, each at most once, and has at
 // most one entry per dimension.
@@ -21,8 +21,8 @@
 
 namespace shardplan {
 
-// jax.sharding.PartitionSpec.UNCONSTRAINED as an axis name; no user can write
-// it, since it is not a legal name.
+// jax.sharding.PartitionSpec.UNCONSTRAINED as an axis name. It is not a legal
+// name, so no user can write it.
 inline constexpr std::string_view kUnconstrained = "?";
 
 struct PartitionSpec {
@@ -34,13 +34,13 @@ struct PartitionSpec {
 
 std::string axes_text(const AxisNames& axes);      // "None", "tp", "(fsdp, sp)"
 std::string spec_text(const PartitionSpec& spec);  // "P((fsdp, sp), None)"
-// Every axis that a dimension names, in order.
+// Returns every axis that a dimension names, in order.
 AxisNames axes_in(const PartitionSpec& spec);
-// True when no dimension names an axis.
+// Returns whether no dimension names an axis.
 bool names_no_axis(const PartitionSpec& spec);
 
-// How a dimension is cut. Even: each shard has ceil(d/n) rows stored, with
-// padding where d is not divisible (GSPMD). Chunked: torch.chunk applied axis
+// How a dimension is divided. Even: each shard stores ceil(d/n) rows, with
+// padding if n does not divide d (GSPMD). Chunked: torch.chunk is applied axis
 // by axis, major first, so later shards may be smaller or empty.
 enum class Cut : uint8_t { Even, Chunked };
 
@@ -50,14 +50,15 @@ struct Sharding {
   Cut cut = Cut::Even;
 };
 
-// Product of the sizes of `axes`; axes that the mesh lacks count as 1.
+// Returns the product of the sizes of `axes`; axes that the mesh lacks count as
+// 1.
 int64_t shard_count(const Mesh& mesh, const AxisNames& axes);
-// Product over all dimensions.
+// Returns the product over all dimensions.
 int64_t shard_count(const Mesh& mesh, const PartitionSpec& spec);
 
-// Rows [begin, end) of one dimension, of `size` rows, held at the given mesh
-// coordinates. Under Cut::Even the last shards of an indivisible dimension hold
-// fewer real rows than they store.
+// The rows [begin, end) of a dimension of `size` rows that the device at these
+// coordinates holds. Under Cut::Even the last shards of an indivisible
+// dimension have fewer real rows than they store.
 struct Slice {
   int64_t begin = 0;
   int64_t end = 0;
@@ -67,15 +68,15 @@ struct Slice {
 Slice dimension_slice(const Mesh& mesh, const AxisNames& axes, Cut cut,
                       int64_t size, const std::vector<int64_t>& coordinates);
 
-// Index of the shard of a dimension held at the given coordinates.
+// Returns the index of the shard of a dimension at these coordinates.
 int64_t shard_index(const Mesh& mesh, const AxisNames& axes,
                     const std::vector<int64_t>& coordinates);
 
-// Stored shape of the largest shard.
+// Returns the stored shape of the largest shard.
 Shape local_shape(const Sharding& sharding, const Shape& shape);
 
-// Sizes of the distinct shards of a dimension, with how many of the shards have
-// each size; sizes descending. Under Cut::Even always one entry.
+// The distinct shard sizes of a dimension, descending, and how many shards have
+// each. Under Cut::Even there is always one entry.
 struct ShardSize {
   int64_t rows = 0;
   int64_t count = 0;

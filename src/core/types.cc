@@ -43,7 +43,7 @@ constexpr std::array<DTypeInfo, kDTypeCount> kDTypes = {{
     {DType::F4E2M1, "f4_e2m1", {1, 4}},
     {DType::F8E4M3FNUZ, "f8_e4m3fnuz", {1, 8}},
     {DType::F8E5M2FNUZ, "f8_e5m2fnuz", {1, 8}},
-    // Bytes of ggml's block structures (ggml-common.h).
+    // Bytes of the block structures in ggml-common.h.
     {DType::Q4_0, "q4_0", {32, 18 * 8}},
     {DType::Q4_1, "q4_1", {32, 20 * 8}},
     {DType::Q5_0, "q5_0", {32, 22 * 8}},
@@ -70,7 +70,7 @@ constexpr std::array<DTypeInfo, kDTypeCount> kDTypes = {{
     {DType::MXFP4, "mxfp4", {32, 17 * 8}},
 }};
 
-// Words of NumPy and JAX, and the prefix that the short form has instead.
+// A type name of NumPy and JAX, and its prefix in the short form.
 struct LongForm {
   std::string_view word;
   std::string_view prefix;
@@ -83,8 +83,8 @@ constexpr std::array<LongForm, 5> kLongForms = {{
     {"int", "i"},
 }};
 
-// "bfloat16" -> "bf16", "float8_e4m3fn" -> "f8_e4m3fn". JAX and ml_dtypes add
-// "fnu" (finite, no negative zero ...) to the name of e8m0.
+// Maps "bfloat16" to "bf16" and "float8_e4m3fn" to "f8_e4m3fn". JAX and
+// ml_dtypes add "fnu" (finite, no negative zero ...) to the name of e8m0.
 std::string short_form(std::string_view text) {
   std::string result = lower_case(text);
   for (const LongForm& form : kLongForms) {
@@ -120,7 +120,7 @@ std::optional<DType> find_dtype(std::string_view text) {
   for (const DTypeInfo& info : kDTypes) {
     if (info.name == name) return info.dtype;
   }
-  // safetensors' packed spellings of the sub-byte floats.
+  // safetensors' spelling of the packed sub-byte floats.
   if (name == "f4") return DType::F4E2M1;
   return std::nullopt;
 }
@@ -151,7 +151,7 @@ std::optional<int64_t> byte_count(int64_t elements, DType dtype) {
 Int128 wide_byte_count(Int128 elements, DType dtype) {
   const DTypeBlock block = dtype_block(dtype);
   const Int128 blocks = (elements + block.elements - 1) / block.elements;
-  // Eight blocks at a time, so that nothing overflows.
+  // Multiplies by eight blocks at a time, so that nothing overflows.
   return blocks / 8 * block.bits + (blocks % 8 * block.bits + 7) / 8;
 }
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a tensor is made of: element type and shape, with their sizes.
+// TensorType: element type and shape of a tensor, with their sizes.
 //
 // dtypes are those of safetensors, NumPy/JAX and the short spellings of the
-// manifest format; the short form is what is printed. n elements of k bits
-// take ceil(n k / 8) bytes. The types of GGUF are blocks of 32 or 256 elements
-// along the last dimension; n elements take ceil(n / block) blocks.
+// manifest format; output uses the short form. n elements of k bits occupy
+// ceil(n k / 8) bytes. The types of GGUF are blocks of 32 or 256 elements along
+// the last dimension; n elements occupy ceil(n / block) blocks.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +44,7 @@ enum class DType : uint8_t {
   F4E2M1,
   F8E4M3FNUZ,
   F8E5M2FNUZ,
-  // Blocks of GGUF: some elements along the last dimension share scales.
+  // GGUF blocks: some elements along the last dimension share scales.
   Q4_0,
   Q4_1,
   Q5_0,
@@ -72,30 +72,32 @@ enum class DType : uint8_t {
 };
 inline constexpr int kDTypeCount = 50;
 
-// "bf16", "f8_e4m3fn".
+// Returns the short form: "bf16", "f8_e4m3fn".
 std::string_view dtype_name(DType dtype);
-// How elements are stored: `elements` of them in `bits`, never cut.
+// The storage unit of a dtype: `elements` elements in `bits` bits, never split.
 struct DTypeBlock {
   int elements = 1;
   int bits = 0;
 };
 DTypeBlock dtype_block(DType dtype);
-// Whether elements take fewer bits on average.
+// Returns whether elements of `dtype` have fewer bits on average.
 bool is_narrower(DType dtype, DType other);
-// Any spelling, any case: "bf16", "BF16", "bfloat16", "float8_e4m3fn", ...
+// Accepts any spelling in any case: "bf16", "BF16", "bfloat16",
+// "float8_e4m3fn", ...
 std::optional<DType> find_dtype(std::string_view text);
-// The short name nearest to a misspelling; empty when none is near.
+// Returns the short name nearest to a misspelling; empty if none is near.
 std::string nearest_dtype(std::string_view text);
 
 // Sizes per dimension, each >= 0; [] is a scalar.
 using Shape = std::vector<int64_t>;
 
-// Product of the sizes (1 for a scalar); empty when it exceeds 63 bits.
+// Returns the product of the sizes (1 for a scalar); empty if it exceeds 63
+// bits.
 std::optional<int64_t> element_count(const Shape& shape);
-// Bytes of `elements` elements, rounded up to whole blocks and whole bytes;
-// empty on overflow.
+// Returns the bytes of `elements` elements, rounded up to whole blocks and
+// whole bytes; empty on overflow.
 std::optional<int64_t> byte_count(int64_t elements, DType dtype);
-// The same. REQUIRES: 2^120 elements at most.
+// The same in 128 bits. REQUIRES: at most 2^120 elements.
 Int128 wide_byte_count(Int128 elements, DType dtype);
 std::string shape_text(const Shape& shape);  // "[2048, 256]"
 

@@ -13,7 +13,8 @@
 namespace shardplan {
 namespace {
 
-// Axes of `axes` that `open` leaves out, multiplied.
+// Returns the product of the sizes other than -1, or nothing beyond
+// kMaxDevices.
 std::optional<int64_t> product_of(const std::vector<AxisRequest>& axes) {
   int64_t product = 1;
   for (const AxisRequest& axis : axes) {
@@ -25,16 +26,16 @@ std::optional<int64_t> product_of(const std::vector<AxisRequest>& axes) {
   return product;
 }
 
-// "ep=8,edp=4"
+// Returns "ep=8,edp=4".
 std::string requested_text(const std::vector<AxisRequest>& axes) {
   return joined_of(axes, ",", [](const AxisRequest& axis) {
     return axis.name + "=" + std::to_string(axis.size);
   });
 }
 
-// What to type where the view has fewer devices than the mesh: the first axes
-// of the mesh in front, such as that of a pipeline. Empty where these do not
-// fit.
+// Returns the view to suggest if the given one has too few devices: with the
+// first axes of the mesh, such as that of a pipeline, in front. Empty if no
+// such prefix has the missing factor.
 std::string with_leading_axes(const Mesh& mesh, const ViewRequest& view,
                               int64_t product) {
   std::string before;
@@ -67,12 +68,13 @@ bool report_product(const Mesh& mesh, const ViewRequest& view, int64_t product,
   return false;
 }
 
-// The axes with the one open size filled in. Reports what is wrong with them.
+// Returns the axes with a -1 resolved, or reports what is wrong with them.
 std::optional<std::vector<Axis>> sized(const Mesh& mesh,
                                        const ViewRequest& view,
                                        Diagnostics& diags) {
   Diagnostics found;
-  // Names, sizes and their product are checked as those of a mesh are.
+  // Names, sizes and their product have the same requirements as those of a
+  // mesh.
   const auto made = make_mesh(view.axes, mesh.devices(), view.where, found);
   bool good = true;
   for (const Diagnostic& problem : found.all()) {
@@ -162,7 +164,7 @@ std::optional<Mesh> with_axes(const Mesh& mesh, std::vector<Axis> axes) {
 
 namespace {
 
-// Adds the product of the sizes up to and including each axis.
+// Inserts, for each axis, the product of the sizes up to and including it.
 void add_ends(const std::vector<Axis>& axes, std::set<int64_t>& ends) {
   int64_t before = 1;
   for (const Axis& axis : axes) ends.insert(before *= axis.size);
@@ -184,7 +186,8 @@ std::optional<Mesh> sub_axes(const Mesh& mesh) {
     if (end == before) continue;
     const int64_t size = end / before;
     const int64_t stride = mesh.devices() / end;
-    // The axis that it is, or else the first one that it is a part of.
+    // The axis that equals the part or, if none does, the first that contains
+    // it.
     std::string part_name;
     for (size_t i = 0; i < mesh.all_axes().size(); ++i) {
       const Axis& axis = mesh.all_axes()[i];

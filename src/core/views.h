@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Views of a mesh (core/mesh.h) as users write them, and the sub-axes that a
-// mesh and its views have in common.
+// The user syntax for views of a mesh (core/mesh.h), and the sub-axes that a
+// mesh and its views are made of.
 #pragma once
 
 #include <optional>
@@ -14,7 +14,7 @@
 
 namespace shardplan {
 
-// The view that shipped rules place experts over.
+// The view over which shipped rules place experts.
 inline constexpr std::string_view kExpertView = "experts";
 
 struct ViewRequest {
@@ -24,43 +24,45 @@ struct ViewRequest {
   Span name_where;
 };
 
-// Reads `NAME:AXES`, such as `experts:ep=8,edp=4`, which is the whole source.
-// SP007 where it is not of that form.
+// Reads a source of the form `NAME:AXES`, such as `experts:ep=8,edp=4`. SP007
+// if it has another form.
 std::optional<ViewRequest> parse_view_text(const SourceFile& source,
                                            Diagnostics& diags);
 
-// The mesh with one more view. One size may be -1: the rest of the devices.
-// SP007 where the sizes do not have the mesh's product, where an axis of the
-// mesh or of another view has this name and other devices, or where the name is
-// in use.
+// Returns the mesh with one more view. One size may be -1: the rest of the
+// devices. SP007 if the product of the sizes is not that of the mesh, if an
+// axis of the mesh or of another view has the same name but different devices,
+// or if the view's name is in use.
 std::optional<Mesh> add_view(const Mesh& mesh, const ViewRequest& view,
                              Diagnostics& diags);
 
-// The same views over other axes of the mesh; empty where a view would no
-// longer have as many devices, or an axis in common would no longer be the same
-// one.
+// Returns the same views over other axes of the mesh. Empty if a view would no
+// longer have as many devices as the mesh, or an axis in common would no longer
+// be the same one.
 std::optional<Mesh> with_axes(const Mesh& mesh, std::vector<Axis> axes);
 
-// Sub-axes: the coarsest axes that all axes of the mesh and of its views
-// consist of. `dp=4,tp=8` with the view `ep=8,edp=4` has the sub-axes 4, 2 and
-// 4: dp is the first, tp the other two, ep the first two and edp the last. So a
-// program that reshards a value from one view to another runs on one mesh.
+// Sub-axes: the coarsest axes from which all axes of the mesh and of its views
+// can be composed. `dp=4,tp=8` with the view `ep=8,edp=4` has the sub-axes 4, 2
+// and 4: dp is the first, tp the other two, ep the first two and edp the last.
+// Thus a program that reshards a value from one view to another runs on one
+// mesh.
 //
-// A sub-axis that is a whole axis has its name, that of the mesh before that of
-// a view. Others are called as in Shardy: `tp:(1)2` is the part of tp of size 2
-// that has 1 part before it.
+// A sub-axis that equals a whole axis has its name, preferably the mesh's
+// rather than a view's. Others are named as in Shardy: `tp:(1)2` is the part of
+// tp of size 2 that has 1 part before it.
 
-// The mesh whose own axes are the sub-axes; its views are those of `mesh`, and
-// the mesh itself where it is cut, under the name "mesh". The same mesh where
-// there are no views. Empty where there are none: along `dp=3,tp=2` and
-// `ep=2,edp=3` devices are divided in ways that have no common part.
+// Returns the mesh whose own axes are the sub-axes. Its views are those of
+// `mesh` and, if the mesh is divided, the mesh itself under the name "mesh".
+// Returns the same mesh if there are no views. Empty if there are no sub-axes:
+// `dp=3,tp=2` and `ep=2,edp=3` divide the devices in ways that have no common
+// part.
 std::optional<Mesh> sub_axes(const Mesh& mesh);
-// The own axes of `mesh` that an axis of a view consists of, major to minor:
-// the axis itself where it is one of them, none where it is unknown. REQUIRES:
-// `mesh` was made by sub_axes.
+// Returns the own axes of `mesh` that compose an axis of a view, major to
+// minor: the axis itself if it is one of them, nothing if it is unknown.
+// REQUIRES: `mesh` was made by sub_axes.
 AxisNames parts_of(const Mesh& mesh, const AxisName& axis);
-// The reverse, for reports: runs of sub-axes that are an axis of some view
-// become that axis, the longest first; an axis of `view` before others.
+// The inverse, for reports: replaces runs of sub-axes that form an axis of some
+// view by that axis, the longest run first and axes of `view` before others.
 AxisNames joined_axes(const Mesh& mesh, const AxisNames& parts,
                       std::string_view view = {});
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What may be computed from one input, and how deep it may nest.
+// Work: a budget for what may be computed from one input. Nested: the depth to
+// which it may nest.
 //
-// A file of a few bytes can ask for any amount of work: a million layers times
-// a thousand steps, names that refer to names that refer to names. Whoever
-// loops over what a file multiplies spends from a Work, and refuses the input
-// where it is spent. Whoever follows references counts a Nested. Both are
-// counts, not clocks, so the same input has the same answer everywhere.
+// A file of a few bytes can request any amount of work: a million layers times
+// a thousand steps, names that refer to names that refer to names. Code that
+// loops over counts from a file spends from a Work, and rejects the input when
+// it is spent. Code that follows references counts a Nested. Both count
+// operations, not time, so the same input has the same result everywhere.
 #pragma once
 
 #include <algorithm>
@@ -20,20 +21,20 @@ class Work {
 
   explicit Work(int64_t most = kMost) : most_(most) {}
 
-  // False once more was spent than there was. REQUIRES: units >= 0.
+  // Returns false once more than the budget was spent. REQUIRES: units >= 0.
   bool spend(int64_t units = 1) {
     spent_ += std::min(units, most_ + 1 - spent_);
     return spent_ <= most_;
   }
   bool is_spent() const { return spent_ > most_; }
-  // Nothing more is to be computed, since something nests too deep (Nested).
+  // Ends all further computation because something nests too deep (Nested).
   void end_too_deep() {
     spent_ = most_ + 1;
     too_deep_ = true;
   }
   bool is_too_deep() const { return too_deep_; }
   int64_t most() const { return most_; }
-  // True the first time, so that a spent budget is reported once.
+  // Returns true the first time, so that a spent budget is reported once.
   bool report_once() {
     const bool first = !reported_;
     reported_ = true;
@@ -47,10 +48,10 @@ class Work {
   bool reported_ = false;
 };
 
-// One level of what refers to one another: an expression within an expression,
-// a name whose value is an expression, a file that builds on a file. Every
-// level takes stack, and levels of different kinds nest within one another, so
-// all kinds share one count for each thread.
+// One level of nested references: an expression within an expression, a name
+// whose value is an expression, a file that builds on a file. Every level uses
+// stack space, and levels of different kinds nest within one another, so all
+// kinds share one count per thread.
 class Nested {
  public:
   static constexpr int kMost = 1000;

@@ -28,7 +28,8 @@ PerInstruction<bool> computed_again(const ProgramView& view,
     again[held.maker] = true;
     for (const RegisterId operand : view.at(held.maker).operands) {
       wanted.push_back(view.reg(operand).root);
-      // Views of what is there cost nothing, what made them does.
+      // Recomputing a view costs nothing; recomputing what made its storage
+      // may.
       if (view.reg(operand).root != operand) {
         again[view.reg(operand).maker] = true;
       }

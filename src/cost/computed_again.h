@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which instructions run a second time before the backward of their layer,
-// where a policy of rematerialisation does not keep what backward reads.
+// computed_again(): the instructions that are recomputed before the backward of
+// their layer, because a policy of rematerialisation does not save what
+// backward reads.
 #pragma once
 
 #include "activations/kept.h"
@@ -8,8 +9,8 @@
 
 namespace shardplan {
 
-// All that lies between what backward reads and what is kept: the last products
-// of a layer, which nothing reads, do not run again.
+// Returns all instructions between what is saved and what backward reads. The
+// last products of a layer, which nothing reads, are not recomputed.
 PerInstruction<bool> computed_again(const ProgramView& view,
                                     const KeptValues& kept, const Remat& remat);
 

@@ -19,11 +19,11 @@ namespace shardplan {
 namespace {
 
 constexpr double kByte = 8;
-// Decoding attention splits the keys over the device and joins the parts.
+// Decoding attention splits the keys over the device, then joins the parts.
 constexpr double kDecodeKernels = 2;
 
-// The share of experts that at least one of `tokens` chooses, if each token
-// chooses `choices` of them and all choices are equally likely.
+// Returns the share of experts that at least one of `tokens` chooses, if each
+// token chooses `choices` of them and all choices are equally likely.
 double touched_share(double experts, double choices, double tokens) {
   return 1 - std::pow(1 - std::min(choices / experts, 1.0), tokens);
 }
@@ -72,16 +72,16 @@ class InferencePricer {
   }
 
  private:
-  // A product, or several of one input side by side.
+  // A product, or several products of one input side by side.
   struct Product {
     ProductShape shape;
     WeightUse use;
-    // A product of experts: how many there are, how many a token chooses, and
-    // the rows of one on average. Any other product has 0 in all of them.
+    // For products of experts: how many experts there are, how many a token
+    // chooses, and the rows of one on average. Otherwise 0.
     double experts = 0;
     double choices = 0;
     double rows = 0;
-    double ranks = 1;  // over which experts are dealt out whole
+    double ranks = 1;  // ranks over which experts are dealt out whole
   };
   struct Chain {
     size_t segment = 0;
@@ -98,7 +98,7 @@ class InferencePricer {
   }
   InferenceSegment& at(size_t segment) { return segments_[segment]; }
 
-  // On a device, of this run.
+  // Returns the numbers of a register on a device in this run.
   double numbers(RegisterId reg) const {
     return static_cast<double>(local_elements(view_, reg)) *
            view_.reg(reg).filled * scale_ / parts_[reg];
@@ -164,8 +164,9 @@ class InferencePricer {
                                                             : made.operands[0];
   }
 
-  // Element by element, and sums over rows: one kernel with what gave its
-  // operands, where that is such an operation as well.
+  // Prices an operation that works element by element or sums over rows. It is
+  // one kernel with what made its operands, if that is such an operation as
+  // well.
   void chain(InstructionId i) {
     const Instruction& made = view_.at(i);
     int& own = chain_of_[made.result];
@@ -185,7 +186,7 @@ class InferencePricer {
       own = static_cast<int>(chains_.size());
       chains_.push_back({segment(i), 0});
     }
-    // What another part of the model hands on is a kernel of its own here.
+    // A chain that began in another part of the model is a new kernel here.
     Chain& found = chains_[static_cast<size_t>(own)];
     if (found.segment != segment(i)) {
       own = static_cast<int>(chains_.size());
@@ -203,13 +204,13 @@ class InferencePricer {
                  " has no memory bandwidth";
       return;
     }
-    priced->seconds.lower = 0;  // who fuses it with a product moves nothing
+    priced->seconds.lower = 0;  // moves nothing if fused with a product
     PassTime& pass = at(segment).pass;
     add(pass.memory, *priced);
     pass.kernels += 1;
   }
 
-  // Its arithmetic, and what it keeps of each sequence, read and written.
+  // Adds the arithmetic of a recurrence, and reading and writing its state.
   void recur(InstructionId i) {
     const double parts = parts_[view_.at(i).result];
     add(at(segment(i)).pass.memory,
@@ -257,8 +258,8 @@ class InferencePricer {
       shape.keys = seen(run.context, whole.window);
       shape.causal = false;
       if (of_.latent > 0) {
-        // Queries are multiplied with the latent itself, which is key and
-        // value in one.
+        // Queries are multiplied with the latent itself, which is both key and
+        // value.
         shape.head_dim = shape.value_dim = of_.latent;
         shape.kv_heads = 0.5;
       }
@@ -276,7 +277,7 @@ class InferencePricer {
       shape.heads = heads / q_parts;
       shape.kv_heads = std::max(kv_heads / kv_parts, 1.0);
       // A device that has some of the heads attends to all tokens, even if it
-      // has only a part of them otherwise.
+      // otherwise has only a part of them.
       const double gathered =
           whole.queries * of_.program_sequences / of_.program_tokens;
       shape.queries = run.length * gathered;
@@ -308,7 +309,7 @@ class InferencePricer {
     const Value& value = view_.value(root);
     return of_.weight(value.parameter.empty() ? value.name : value.parameter);
   }
-  // The parameter that a weight is made of.
+  // Returns the parameter that a weight is made of.
   RegisterId loaded(RegisterId reg) const {
     InstructionId maker = view_.reg(reg).maker;
     while (view_.at(maker).kind != Instruction::Kind::Load) {
@@ -319,13 +320,13 @@ class InferencePricer {
     return view_.at(maker).result;
   }
 
-  // Maps a dimension of the parameter to that of the weight as a product reads
-  // it; -1: there is none.
+  // Returns the dimension of a weight, as a product reads it, that corresponds
+  // to a dimension of the parameter; -1 if there is none.
   static int seen_as(const Shape& parameter, size_t dim, const Shape& read) {
     if (read.size() == parameter.size() && read[dim] == parameter[dim]) {
       return static_cast<int>(dim);
     }
-    // One layer of several, or one expert: dimensions count from the last.
+    // One layer or one expert of several: dimensions count from the last.
     const auto from_last = static_cast<int>(dim) -
                            static_cast<int>(parameter.size()) +
                            static_cast<int>(read.size());
@@ -336,7 +337,7 @@ class InferencePricer {
     for (size_t d = 0; d < read.size(); ++d) {
       if (read[d] == parameter[dim]) return static_cast<int>(d);
     }
-    // Heads, and what each has, apart from one another.
+    // Heads, and the size of each, as separate dimensions.
     for (size_t d = 0; d < read.size(); ++d) {
       if (read[d] > 1 && parameter[dim] % read[d] == 0) {
         return static_cast<int>(d);
@@ -356,7 +357,7 @@ class InferencePricer {
     product.shape = local.shape;
     if (w == made.operands.size()) {
       // Two activations: tables of positions, or an attention that was not
-      // found to be one, whose keys grow with the context.
+      // recognised, whose keys grow with the context.
       if (of_.run.decoding > 0 && of_.run.context > 0 &&
           view_.multiplies_values(i) && of_.latent == 0) {
         problem_ =
@@ -381,7 +382,7 @@ class InferencePricer {
       product.rows = rows;
     }
     if (view_.reg(made.result).output) {
-      // The last token of a prompt alone says what comes next.
+      // Only the last token of a prompt predicts what comes next.
       rows *= of_.run.sequences() / of_.run.tokens();
     }
     product.shape.m = std::max(rows, 1.0);
@@ -395,7 +396,7 @@ class InferencePricer {
     if (!is_new) found->second.shape.n += product.shape.n;
   }
 
-  // Dimensions of the weight that an engine cuts.
+  // Shards a product along the dimensions of the weight that an engine shards.
   void cut(InstructionId i, size_t w, Product& product) {
     const Instruction& made = view_.at(i);
     double& result_parts = parts_[made.result];
@@ -411,7 +412,7 @@ class InferencePricer {
     for (const DimFactors& dim : rule.operands[1 - w]) {
       in_input.insert(dim.begin(), dim.end());
     }
-    double given = 1;  // in how many parts the result is
+    double given = 1;  // the number of parts of the result
     for (size_t d = 0; d < product.use.cuts.size() && d < stored.size(); ++d) {
       const WeightCut& cut = product.use.cuts[d];
       if (cut.parts <= 1) continue;
@@ -470,8 +471,8 @@ class InferencePricer {
     }
     add(time.products, sum);
     time.kernels += 1;
-    // A kernel converts the input to what the product computes with; to 8 bits
-    // the kernel does that gave it.
+    // A separate kernel converts the input to 4 bits; to 8 bits, the kernel
+    // that made the input converts it.
     if (product.use.precision == Precision::F4) {
       const double rows = product.experts > 0 ? product.rows * shape.groups
                                               : shape.m * shape.groups;
@@ -488,9 +489,10 @@ class InferencePricer {
                std::string(kPrecisionNames.at(static_cast<size_t>(precision)));
   }
 
-  // Experts that no token chooses are not read. The estimate draws choices at
-  // random; the lower end has all tokens choose the same few experts, the upper
-  // end as many different experts as there are choices.
+  // Prices a product of experts. Experts that no token chooses are not read.
+  // The estimate draws choices at random; in the lower end all tokens choose
+  // the same few experts, in the upper end as many different experts as there
+  // are choices.
   std::optional<PricedTime> price_experts(const Product& product) {
     const double here = product.shape.groups;
     const double rows = product.rows;
@@ -499,7 +501,7 @@ class InferencePricer {
         touched_share(product.experts, product.choices, tokens);
     double touched = here * share;
     if (product.ranks > 1) {
-      // The rank on which most experts are chosen.
+      // The slowest rank is that on which most experts are chosen.
       touched +=
           std::sqrt(here * share * (1 - share) * 2 * std::log(product.ranks));
     }
@@ -510,7 +512,7 @@ class InferencePricer {
     std::array<PricedTime, 3> priced;
     for (size_t k = 0; k < counts.size(); ++k) {
       ProductShape shape = product.shape;
-      // A single expert is a product of its own, or none.
+      // Less than one expert costs that share of one expert's product.
       const double whole = std::max(counts.at(k), 1.0);
       shape.groups = whole;
       shape.m = std::max(rows * here / whole, 1.0);
@@ -548,9 +550,9 @@ class InferencePricer {
     part.bytes = bytes(whole) * factor;
     at(segment(i)).pass.sends.push_back(std::move(part));
   }
-  // A layer sums over ranks the output of attention, and that of its MLP or of
-  // all its experts together. Before layers, ranks sum the rows of a table that
-  // is cut.
+  // Sums over ranks. A layer sums the output of attention, and that of its MLP
+  // or of all its experts together. Before layers, ranks sum the rows of a
+  // sharded table.
   enum class Summed : uint8_t { Attention, Mlp, Rows };
   void need_sum(InstructionId i, const AxisNames& axes, Summed what) {
     if (axes.empty()) return;
@@ -569,7 +571,7 @@ class InferencePricer {
                             false, false, sum.node});
       return;
     }
-    // Each group brings its tokens to all experts, and gets its own sums back.
+    // Each group sends its tokens to all experts, and gets its own sums back.
     for (const CollectiveKind kind :
          {CollectiveKind::AllGather, CollectiveKind::ReduceScatter}) {
       pass.sends.push_back({kind, sum.axes, sum.bytes * of_.expert_groups, 1,
@@ -588,12 +590,12 @@ class InferencePricer {
   const InferencePass& of_;
   const ProgramView& view_;
   double scale_ = 1;
-  PerRegister<double> parts_;  // in how many of it an engine has it
+  PerRegister<double> parts_;  // in how many parts an engine has it
   PerRegister<int> chain_of_;
   PerNode<RegisterId> result_of_;
   PerNode<const Region*> attention_of_;
   PerNode<const Region*> experts_of_;
-  PerRegister<bool> leaves_chain_;  // something else than a chain reads it
+  PerRegister<bool> leaves_chain_;  // something other than a chain reads it
   std::vector<Chain> chains_;
   std::map<std::pair<size_t, std::tuple<RegisterId, double, double, double,
                                         Precision, double>>,

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long a forward pass without a backward takes on a device, part by part of
-// the model: prompts that are processed, tokens that are generated, or both in
-// one pass.
+// InferencePass: how long a forward pass without a backward takes on a device,
+// part by part of the model. It processes prompts, generates tokens, or does
+// both in one pass.
 //
-// Kernels are those of an engine. Products of one input are one product, chains
-// of element-by-element operations and norms are one kernel, attention is one,
-// and a token's query reads the keys and values of all tokens before it from
-// the cache. Of experts only those are read to which a token goes.
+// Kernels are those of an engine. Products of one input are joined into one,
+// chains of element-by-element operations and norms are one kernel, attention
+// is one kernel, and a token's query reads the keys and values of all earlier
+// tokens from the cache. Only experts that receive a token are read.
 //
 // The program says what is computed for its own tokens, on the devices of its
-// mesh. A run has other tokens (`scale`), and an engine may cut weights
-// further than the program does (WeightUse::cuts); what is summed or gathered
-// then is added. Units: seconds, bytes, tokens.
+// mesh. A run has other tokens, so work is scaled, and an engine may shard
+// weights further than the program does (WeightUse::cuts), which adds sums and
+// gathers. Units: seconds, bytes, tokens.
 #pragma once
 
 #include <functional>
@@ -26,7 +26,7 @@
 
 namespace shardplan {
 
-// Over how many devices an engine cuts a dimension of a parameter, and along
+// Over how many devices an engine shards a dimension of a parameter, and along
 // which axes of its layout.
 struct WeightCut {
   double parts = 1;
@@ -34,22 +34,22 @@ struct WeightCut {
 };
 
 struct WeightUse {
-  double bits = 16;  // of a number as stored, with its share of scales
-  Precision precision = Precision::BF16;  // of products with it
-  std::vector<WeightCut> cuts;  // per dimension; empty: the program says it
-  bool attention = false;       // it is cut over heads
-  bool vocabulary = false;      // it is cut over the vocabulary
-  bool all_groups = false;      // it multiplies the tokens of all expert groups
+  double bits = 16;  // per number as stored, with its share of scales
+  Precision precision = Precision::BF16;  // for products with it
+  std::vector<WeightCut> cuts;  // per dimension; empty: as in the program
+  bool attention = false;       // sharded over heads
+  bool vocabulary = false;      // sharded over the vocabulary
+  bool all_groups = false;      // multiplies the tokens of all expert groups
 };
 
 // The tokens of one pass on one device.
 struct RunTokens {
   double decoding = 0;  // sequences that each add a token
-  double context = 0;   // keys that such a token reads
+  double context = 0;   // keys that each such token reads
   double prompts = 0;
   double length = 0;  // tokens of a prompt, or of a chunk of one
-  // Tokens of the prompt that its queries see beside these: in the cache, or,
-  // of a prompt that is cut over devices, on average on others.
+  // Further tokens of the prompt that its queries see: those in the cache or,
+  // if a prompt is divided over devices, on average those on others.
   double before = 0;
 
   double tokens() const { return decoding + prompts * length; }
@@ -59,30 +59,31 @@ struct RunTokens {
 struct InferencePass {
   const ProgramView& view;
   const HardwareProfile& card;
-  Precision precision = Precision::BF16;  // of all that is no weight's product
-  double element_bytes = 2;               // of activations
-  double program_tokens = 1;              // on a device
+  Precision precision = Precision::BF16;  // for all but products with weights
+  double element_bytes = 2;               // per number of activations
+  double program_tokens = 1;              // per device
   double program_sequences = 1;
   RunTokens run = {};
   // Looks up a parameter by its name in the graph's manifest.
   std::function<WeightUse(const std::string& parameter)> weight = {};
-  double kv_bits = 16;     // of a number in the cache
-  double latent = 0;       // numbers that a token caches in place of heads; 0
-  double state_bytes = 0;  // of a sequence in a layer with a recurrence
-  // Data-parallel groups that share experts, and bring as many tokens each;
-  // along which axes their ranks lie.
+  double kv_bits = 16;     // per number in the cache
+  double latent = 0;       // numbers cached per token in place of heads, or 0
+  double state_bytes = 0;  // per sequence in a layer with a recurrence
+  // Data-parallel groups that share experts and bring equally many tokens each,
+  // and the axes that their ranks span.
   double expert_groups = 1;
   AxisNames expert_axes = {};
 };
 
 struct InferenceSegment {
   PassTime pass;
-  double least_bytes = 0;  // of weights and cache, that any run reads
-  double calls = 0;        // kernels where nothing is fused
+  double least_bytes = 0;  // weights and cache that any run reads
+  double calls = 0;        // kernels if nothing is fused
 };
 
-// Per segment of the view. Empty, with the reason in `why`: the profile lacks a
-// rate, or queries meet keys in a way that is not known to be attention.
+// Returns one entry per segment of the view. Empty, with the reason in `why`,
+// if the profile lacks a rate or queries meet keys in a way that is not known
+// to be attention.
 std::vector<InferenceSegment> price_inference(const InferencePass& pass,
                                               std::string& why);
 

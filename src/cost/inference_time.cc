@@ -10,15 +10,16 @@
 namespace shardplan {
 namespace {
 
-// An engine's own all-reduce of few bytes: TensorRT-LLM, vLLM and SGLang have
-// kernels in which each rank reads what the others have (one shot), or its part
-// of that, and then reads the sums (two shots). Latencies of 4 to 6
-// microseconds on eight H100 and B200 are published; NCCL takes 10 to 28.
+// An engine's own all-reduce of few bytes. TensorRT-LLM, vLLM and SGLang have
+// kernels in which each rank reads what the others have (one shot), or reads
+// its part of that and then the sums (two shots). Published latencies are 4 to
+// 6 microseconds on eight H100 and B200; NCCL takes 10 to 28.
 constexpr double kShotSeconds = 5e-6;
-constexpr double kShotShare = 0.75;  // of the link's rate
+constexpr double kShotShare = 0.75;  // share of the link's rate
 
-// Empty where the ranks are not all within the fastest link, or that is a bus
-// on which devices do not read one another.
+// Returns the seconds of such a kernel. Returns nothing if the ranks are not
+// all within the fastest link, or if that is a bus on which devices do not read
+// one another.
 std::optional<double> sum_in_kernel(const HardwareProfile& card,
                                     const RankPlaces& places, double bytes) {
   if (places.per_tier.empty() || places.per_tier.front() != places.ranks ||

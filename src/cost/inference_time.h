@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long inference takes, as three numbers (cost/step_time.h): passes of one
-// kind or of several, one after the other through all layers and stages.
+// inference_times(): how long inference takes, as three numbers
+// (cost/step_time.h). It runs passes of one kind or of several, one after the
+// other through all layers and stages.
 //
-// At least, computing and sending run at the same time, and weights and cache
-// are read once at the memory's full rate. By the estimate a CUDA graph or an
-// engine starts the kernels, unless they are eager; at most a program in Python
-// may start each of them.
+// In the lower end, computing and sending run at the same time, and weights and
+// cache are read once at the memory's full rate. In the estimate, a CUDA graph
+// or an engine starts the kernels, unless they are eager. In the upper end, a
+// Python program may start each of them.
 #pragma once
 
 #include <array>
@@ -21,35 +22,35 @@
 namespace shardplan {
 
 enum class Launches : uint8_t {
-  Hidden,   // a graph that was captured starts all kernels
-  Unknown,  // hidden, but at most each by itself
+  Hidden,   // a captured graph starts all kernels
+  Unknown,  // hidden; in the upper end, each from Python
   Each,     // Python starts each
 };
 
 struct InferenceTimeInput : TimedRun {
-  std::vector<double> counts = {};       // of each segment
-  std::vector<std::string> labels = {};  // likewise
-  // The axes are those of the program, which has other names for them.
+  std::vector<double> counts = {};       // how often each segment runs
+  std::vector<std::string> labels = {};  // one per segment
+  // The axes are the program's, which users know by other names.
   bool renames_axes = false;
   Launches launches = Launches::Unknown;
-  // Sums of few bytes are one kernel that reads what all ranks have, as engines
-  // do it, in place of a library's rings and trees.
+  // Sums of few bytes run as one kernel that reads what all ranks have, as in
+  // engines, instead of a library's rings and trees.
   bool sums_in_kernels = false;
-  std::array<double, kKeepings> overhead{};  // seconds, of a pass
-  // What one stage hands to the next, along this axis.
+  std::array<double, kKeepings> overhead{};  // seconds per pass
+  // One stage hands `handed_bytes` to the next along this axis.
   AxisNames stage_axis = {};
   double stages = 1;
   double handed_bytes = 0;
 };
 
-// A pass with these segments. Empty, with the reason in `why`: a link that does
-// not reach as far as an axis.
+// Returns the times of a pass with these segments. Returns nothing, with the
+// reason in `why`, if no link reaches as far as an axis.
 std::optional<StageTimes> inference_times(
     const InferenceTimeInput& input,
     const std::vector<InferenceSegment>& segments, LinkPlaces& places,
     std::string& why);
 
-// Passes one after the other, each so often in each of the three answers.
+// A pass, and how often it runs in each of the three answers.
 struct RepeatedPass {
   const StageTimes& times;
   std::array<double, kKeepings> count{};

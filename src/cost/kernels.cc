@@ -12,53 +12,56 @@ namespace shardplan {
 namespace {
 
 // --- What is assumed where nothing was measured. None of these is fitted to a
-// step; each is wide on purpose.
+// step unless its comment says so; each is wide on purpose.
 
 // Large products reach 60 to 90 % of the dense peak on the cards that were
 // measured (the medians of their tables over 100 GFLOP).
 constexpr double kAssumedProductShare = 0.7;
 constexpr double kAssumedProductUpper = 2.5;  // times the estimate
-// Another precision's table, scaled by the peaks.
+// The upper end of another precision's table, scaled by the peaks.
 constexpr double kScaledProductUpper = 1.8;
 // FP8 products over 30 GFLOP reached this share of the speed-up that the peaks
 // promise over the table of bf16, on an H100 and an H200.
 constexpr double kScaledEightBits = 0.89;
 // The same for twelve products in F32 and TF32 on both cards: 1.03 to 1.16.
 constexpr double kScaledWide = 1.08;
-// A few rows by a matrix in 4 bits, whose scales lie apart, reach this share of
-// the memory's rate. Fitted to servers of Llama 3.1 70B in NVFP4 on one to
-// eight B200, whose tokens took 12 to 13 ms on one where the bytes take 6.
+// Products of a few rows with a matrix in 4 bits, whose scales are stored
+// apart, reach this share of the memory's rate. Fitted to servers of Llama 3.1
+// 70B in NVFP4 on one to eight B200: on one, a token took 12 to 13 ms, where
+// the bytes take 6.
 constexpr double kFourBitsShare = 0.65;
-// Rows of matrices that are no multiples of 16 bytes (a vocabulary of 50,257)
+// Rows of matrices that are not multiples of 16 bytes (a vocabulary of 50,257)
 // run on kernels without wide or asynchronous copies. No table has such widths;
-// who pads them reports products of up to twice the speed.
+// people who pad them report products of up to twice the speed.
 constexpr double kAlignedBytes = 16;
 constexpr double kUnalignedEstimate = 1.5;
 constexpr double kUnalignedUpper = 2;  // times that of an aligned one
-// Such rows of the result are far slower: a head of 50,257 words took forward
+// Such rows of the result are far slower. A head of 50,257 words made forward
 // passes of GPT-2 large about 30 ms longer than its layers explain, for 8,192
-// tokens on either card, one of 30,522 (4 bytes) those of BERT large 13 ms for
-// 16,384. Fitted to these (0.04 and 0.08 of the peak).
+// tokens on either card; one of 30,522 (a multiple of 4 bytes) made those of
+// BERT large 13 ms longer for 16,384. Fitted to these (0.04 and 0.08 of the
+// peak).
 constexpr double kUnalignedResult = 15;
 constexpr double kHalfAlignedResult = 8;
 // Matrix units of 128 x 128 (TPU), tiles of 128 (GPU): smaller dimensions leave
-// a part of them idle.
+// part of them idle.
 constexpr double kAssumedTile = 128;
 // FlashAttention 2 reaches 0.55 to 0.7 of an A100's peak (its paper) and 0.25
 // to 0.35 of an H100's, cuDNN 0.4 to 0.65 of an H100's.
 constexpr double kAssumedAttentionShare = 0.45;
 constexpr double kAssumedAttentionUpper = 2.5;
-// Copies of large arrays: 0.90 to 0.93 of the data sheet on an H100 and an
+// Copies of large arrays reach 0.90 to 0.93 of the data sheet on an H100 and an
 // H200.
 constexpr double kAssumedMemoryShare = 0.85;
 constexpr double kAssumedMemoryUpper = 1.7;
 // The largest cache that a device of the profiles has (MI300X: 256 MiB).
 constexpr double kLargestCache = 256.0 * 1024 * 1024;
-// Small kernels in the middle of a queue, on every card that was measured.
+// Seconds of small kernels in a queue, alike on every card that was measured.
 constexpr double kAssumedKernelSeconds = 3e-6;
 constexpr double kAssumedLaunchSeconds = 8e-6;
-constexpr double kAssumedStartSpread = 2;  // either way
-// PCIe 4.0 x16 under load; at most NVLink-C2C, at least half of PCIe 3.0.
+constexpr double kAssumedStartSpread = 2;  // upper end, times the estimate
+// Bytes per second of PCIe 4.0 x16 under load. The fastest is NVLink-C2C, the
+// slowest half of PCIe 3.0.
 constexpr double kAssumedHostRate = 2e10;
 constexpr double kFastestHostRate = 4.5e11;
 constexpr double kSlowestHostRate = 6e9;
@@ -74,14 +77,14 @@ constexpr double kAttentionUpper = 1.2;
 // long as its bytes, its norm over rows 1.15 to 1.4 times.
 constexpr double kMemoryUpper = 1.25;
 constexpr double kHostUpper = 1.5;
-// The best of a pinned copy is above what was measured by at most this: PCIe
+// The best pinned copy exceeds what was measured by at most this factor: PCIe
 // 5.0 x16 is 63 GB/s, of which 54 were seen.
 constexpr double kHostPeak = 1.2;
 
-// What an optimizer on a host reads and writes, in bytes a second. Adam's seven
-// numbers in float32 for 11.6 billion parameters took 8.2 s by CPU-Adam and 56
-// s by PyTorch's loop (DeepSpeed pull request 735), and those for 1.35 billion
-// 21.8 s on a Xeon of ten cores (issue 1635).
+// Bytes per second that an optimizer on a host reads and writes. Adam's seven
+// numbers in float32 for 11.6 billion parameters took 8.2 s with CPU-Adam and
+// 56 s with PyTorch's loop (DeepSpeed pull request 735), and those for 1.35
+// billion took 21.8 s on a Xeon of ten cores (issue 1635).
 constexpr double kAdamBytes = 28;
 constexpr double kCpuAdamRate = kAdamBytes * 11.6e9 / 8.2;
 constexpr double kTorchCpuRate = kAdamBytes * 11.6e9 / 56;
@@ -91,19 +94,19 @@ constexpr double kFastestCpuRate = 2e12;
 
 // --- What no run is below.
 
-// Tables of products have the best of three libraries, run alone: torch's own
-// took at least 0.853 of their time. Attention: FlashAttention 3 is published
-// with 740 TFLOP/s where cuDNN was measured at 630 to 650.
+// Tables of products hold the best of three libraries, run alone; torch's own
+// took at least 0.853 of their time. For attention, FlashAttention 3 is
+// published with 740 TFLOP/s where cuDNN was measured at 630 to 650.
 constexpr double kBestProduct = 0.85;
 constexpr double kBestAttention = 0.75;
-// What stays in a cache moves at its rate: of an H100 and an A100 it is on
-// paper 3 to 3.5 times that of their memory.
+// Data that stays in a cache moves at the cache's rate, which on paper is 3 to
+// 3.5 times that of the memory on an H100 and an A100.
 constexpr double kCacheSpeed = 4;
 
-// Beyond the grid's end, per factor of two.
+// Widens the upper end per factor of two beyond the grid's end.
 constexpr double kBeyondUpper = 1.15;
 
-// A basis with a smaller share of a sum is not named.
+// A basis with a smaller share of a sum is not reported.
 constexpr double kTellingShare = 0.1;
 
 constexpr std::array<std::string_view, 4> kBasisNames = {
@@ -130,7 +133,7 @@ double bytes_each(Precision precision) {
 
 PricedTime priced(double lower, double estimate, double upper, Basis basis,
                   std::optional<size_t> source) {
-  // The slack of rounding must not break the order.
+  // Rounding errors must not break the order.
   estimate = std::max(lower, estimate);
   return {{lower, estimate, std::max(estimate, upper)}, basis, source};
 }
@@ -154,8 +157,9 @@ bool covers(const MeasuredGrid& grid, std::span<const double> point) {
   return at_point(grid, point, unused).has_value();
 }
 
-// The first table whose grid covers the point, that of the precision itself
-// before that of the other with 16 bits; where none does, the first.
+// Returns the first table whose grid covers the point, or the first if none
+// does. A table of the precision itself comes before one of the other 16-bit
+// one.
 const MeasuredProducts* products_in(const HardwareProfile& card,
                                     Precision precision,
                                     const ProductPoint& point,
@@ -165,7 +169,7 @@ const MeasuredProducts* products_in(const HardwareProfile& card,
            (table.precision == precision ? 0 : 1);
   };
   const MeasuredProducts* found = nullptr;
-  std::optional<int> best;  // looked for where there is a choice
+  std::optional<int> best;  // computed only if there is a choice
   for (const MeasuredProducts& table : card.measured.products) {
     const bool is_like = table.precision == precision ||
                          (is_half(table.precision) && is_half(precision));
@@ -183,7 +187,8 @@ const MeasuredProducts* products_in(const HardwareProfile& card,
   return found;
 }
 
-// The bytes that a kernel moves at the measured rate, without its start.
+// The time in which a kernel moves bytes at the measured rate, without its
+// start.
 struct Streaming {
   double seconds = 0;
   double upper = 0;
@@ -218,7 +223,7 @@ PricedTime start_of(const std::optional<Sourced<double>>& measured,
                 std::nullopt);
 }
 
-// How many times a point lies beyond the ends of the grid, over all axes.
+// Returns by what factor a point is beyond the ends of the grid, over all axes.
 double beyond(const MeasuredGrid& grid, std::span<const double> point) {
   double times = 1;
   for (size_t i = 0; i < point.size(); ++i) {
@@ -232,18 +237,18 @@ double widened(double upper, double times_beyond) {
   return upper * std::pow(kBeyondUpper, std::log2(times_beyond));
 }
 
-// Seconds of the arithmetic, without start-up and without memory.
+// The time of a product's arithmetic, without start-up and without memory.
 struct ProductTime {
   double seconds = 0;
   double best = 0;   // by the best library that was measured, run alone
   double upper = 0;  // times `seconds`
   Basis basis = Basis::Assumed;
   std::optional<size_t> source;
-  bool calibrated = false;  // by a user's own program
+  bool calibrated = false;  // measured by a user's own program
 };
 
-// A product with less than the grid's smallest dimensions takes as long as one
-// that has them: tiles are as large.
+// Returns the time by a table. A product with smaller dimensions than the grid
+// takes as long as one with the grid's smallest: tiles are as large.
 std::optional<ProductTime> by_table(const HardwareProfile& card,
                                     const MeasuredProducts& table,
                                     const ProductShape& shape) {
@@ -253,12 +258,12 @@ std::optional<ProductTime> by_table(const HardwareProfile& card,
   if (!rate) return std::nullopt;
   double flops = 2;
   for (size_t i = 0; i < point.size(); ++i) {
-    // A table of few large products says nothing of small ones.
+    // A table of few large products does not apply to small ones.
     flops *= std::max(point[i],
                       std::min(table.rate.axes[i].front(), kAssumedTile / 2));
   }
   if (shape.groups > 1) basis = weaker(basis, Basis::Interpolated);
-  // Tables of other precisions are of torch itself, and so are calibrated ones.
+  // Tables of other precisions and calibrated ones measure torch itself.
   const bool is_best = is_half(table.precision) && !table.calibrated;
   const double sustained =
       card.measured.sustained && is_best ? card.measured.sustained->value : 1;
@@ -270,8 +275,8 @@ std::optional<ProductTime> by_table(const HardwareProfile& card,
                      table.calibrated};
 }
 
-// Another precision's table where this one has none: shapes lose the same share
-// of the peak.
+// Returns the time by another precision's table if this one has none: shapes
+// lose the same share of the peak.
 std::optional<ProductTime> by_other_table(const HardwareProfile& card,
                                           Precision precision,
                                           const ProductShape& shape,
@@ -290,8 +295,8 @@ std::optional<ProductTime> by_other_table(const HardwareProfile& card,
   return time;
 }
 
-// By the best library that was measured on such a card, run alone; 0 where that
-// is not known. What a user's own program reaches bounds no other's.
+// Returns the time with the best library that was measured on such a card, run
+// alone; 0 if that is not known. A user's own program bounds no other program.
 double best_seconds(const HardwareProfile& card, Precision precision,
                     const ProductShape& shape, const ProductTime& computed) {
   if (computed.basis > Basis::Interpolated || shape.groups != 1) return 0;
@@ -424,8 +429,8 @@ std::optional<PricedTime> product_time(const HardwareProfile& card,
   double estimate = std::max(computed->seconds, start.seconds.estimate);
   double upper =
       std::max(computed->seconds * computed->upper, start.seconds.upper);
-  // Tables are of one product over and over, whose operands may stay in the
-  // cache; in a step they come from memory.
+  // Tables repeat one product, whose operands may stay in the cache; in a step
+  // they come from memory.
   const double right = shape.right_bits > 0 ? shape.right_bits / 8 : each;
   const double bytes =
       shape.groups * (shape.m * shape.k * each + shape.k * shape.n * right +
@@ -436,7 +441,8 @@ std::optional<PricedTime> product_time(const HardwareProfile& card,
       moved->upper /= kFourBitsShare;
     }
     if (right < each) {
-      // The table's product reads more than this one: only arithmetic counts.
+      // The table's product reads more than this one, so only arithmetic
+      // counts.
       const double arithmetic = flops / (*peak * kAssumedProductShare);
       estimate = std::min(estimate, std::max(arithmetic, moved->seconds));
     }
@@ -458,7 +464,7 @@ std::optional<PricedTime> attention_time(const HardwareProfile& card,
   if (!peak) return std::nullopt;
   double pairs = shape.queries * shape.keys;
   if (shape.causal) {
-    // Query i of the last `queries` sees all keys but those after it.
+    // The queries are the last ones, and each sees all keys but those after it.
     const double seen = std::min(shape.queries, shape.keys);
     pairs -= seen * (seen - 1) / 2;
   }
@@ -528,7 +534,8 @@ void keep_faster(std::optional<PricedTime> time,
   }
 }
 
-// With its tokens cut, or the products that it consists of.
+// Returns a product with its tokens divided, and with its groups divided if
+// there are enough of them.
 std::vector<ProductShape> cut_tokens(const ProductShape& shape,
                                      int64_t tokens) {
   if (tokens == 1) return {shape};
@@ -611,7 +618,7 @@ std::optional<PricedTime> memory_time(const HardwareProfile& card,
   if (!moved) return std::nullopt;
   if (bytes <= 0) return PricedTime{};
   const PricedTime start = kernel_start(card);
-  // A cache can save a kernel both what it reads and what it writes.
+  // A cache can save a kernel both reading and writing.
   const double lower =
       std::max(least_read_seconds(card, bytes / 2) * 2,
                bytes / (*peak_memory_rate(card) * kCacheSpeed));
@@ -643,7 +650,7 @@ std::optional<double> at_point(const MeasuredGrid& grid,
   constexpr size_t kMaxAxes = 3;
   SHARDPLAN_CHECK(point.size() <= kMaxAxes);
   std::array<size_t, kMaxAxes> below{};
-  std::array<double, kMaxAxes> share{};  // of the point above
+  std::array<double, kMaxAxes> share{};  // weight of the point above
   bool is_point = true;
   for (size_t i = 0; i < point.size(); ++i) {
     const std::vector<double>& axis = grid.axes[i];

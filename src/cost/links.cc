@@ -20,15 +20,15 @@ namespace {
 constexpr double kAssumedLinkShare = 0.75;
 constexpr double kAssumedLinkUpper = 2;  // times the estimate
 // PCIe without peer-to-peer copies goes through host memory, over all devices
-// at once: an L40S reaches 0.06 of its rate among eight.
+// at once: an L40S among eight reaches 0.06 of its rate.
 constexpr double kSharedBusUpper = 12;
-// One hop of a link that states none, by how far it reaches; NCCL's own model
-// has 0.6 to 3.4 us inside a node and 2.7 to 14 between.
+// One hop of a link whose latency is not stated, by how far it reaches. NCCL's
+// own model has 0.6 to 3.4 us inside a node and 2.7 to 14 between nodes.
 constexpr double kAssumedNearHop = 2e-6;
 constexpr double kAssumedFarHop = 5e-6;
-// A ring through all ranks of many nodes: by how much AutoParallel's start-ups
-// on 2 to 32 nodes of H100 grow per rank (2.4 to 3; what they have in common is
-// PyTorch's). Its all-reduce, a tree, grows by 5 us per level.
+// One hop of a ring through all ranks of many nodes: how much AutoParallel's
+// start-ups on 2 to 32 nodes of H100 grow per rank (2.4 to 3 us; their common
+// part is PyTorch's). Its all-reduce, a tree, grows by 5 us per level.
 constexpr double kAssumedRingHop = 2.8e-6;
 // A collective's own start: NCCL's smallest take 5 to 15 us on every card.
 constexpr double kAssumedCollectiveStart = 5e-6;
@@ -36,20 +36,20 @@ constexpr double kAssumedStartUpper = 3;
 
 // --- How far what was measured may be from what a run sees.
 
-// The tables are of one collective alone, warm; beside others it is slower.
+// The tables measure one collective alone, warm; beside others it is slower.
 constexpr double kTableUpper = 1.3;
 constexpr double kNetworkUpper = 1.5;
-// More ranks than any table has.
+// For more ranks than any table has.
 constexpr double kMoreRanksUpper = 1.5;
 
-// The share of a payload that a device or domain, one of `count`, lacks.
+// Returns the share of a payload that one of `count` devices or domains lacks.
 double others_share(int64_t count) {
   return static_cast<double>(count - 1) / static_cast<double>(count);
 }
 
-// What must come into (or leave) one of `count` equal domains of the ranks, in
-// payloads. Of a sum only the sum of the others is needed, where a switch or
-// anybody else may add.
+// Returns what must come into (or leave) one of `count` equal domains of the
+// ranks, in payloads. Of a sum, only the sum of the others is needed, if a
+// switch or another device may add.
 double least_into(CollectiveKind kind, int64_t count, int64_t ranks) {
   switch (kind) {
     case CollectiveKind::AllGather:
@@ -62,12 +62,13 @@ double least_into(CollectiveKind kind, int64_t count, int64_t ranks) {
       return others_share(count) * static_cast<double>(ranks) /
              static_cast<double>(count);
     case CollectiveKind::Permute:
-      return count > 1 ? 1 : 0;  // one rank of the domain has its next outside
+      return count > 1 ? 1 : 0;  // one rank's next is outside the domain
   }
   return 0;
 }
 
-// What algorithms without help of a switch send out of one of `count` domains.
+// Returns what algorithms without help of a switch send out of one of `count`
+// domains, in payloads.
 double usual_into(CollectiveKind kind, int64_t count, int64_t ranks) {
   if (kind == CollectiveKind::AllReduce) return 2 * others_share(count);
   return least_into(kind, count, ranks);
@@ -90,8 +91,8 @@ struct TierTime {
   std::optional<size_t> source;
 };
 
-// The first table with so many ranks, else the first with fewer and more of
-// them, else the first.
+// Returns the first table with exactly these ranks, else the first with both
+// fewer and more ranks, else the first.
 const MeasuredCollective* table_of(const HardwareProfile& card,
                                    CollectiveKind kind, double ranks) {
   const MeasuredCollective* found = nullptr;
@@ -109,12 +110,12 @@ const MeasuredCollective* table_of(const HardwareProfile& card,
   return found;
 }
 
-// Seconds of a payload among ranks of the first tier.
+// Returns the time of a payload among ranks of the first tier, by a table.
 std::optional<TierTime> table_time(const HardwareProfile& card,
                                    CollectiveKind kind, int64_t ranks,
                                    double payload) {
-  // Two ranks that gather exchange halves: what each sends a permutation sends,
-  // too. A broadcast is a gathering whose parts all come from one rank.
+  // Two ranks that gather exchange halves, and each sends what it would send in
+  // a permute. A broadcast is an all-gather whose parts all come from one rank.
   if (kind == CollectiveKind::Permute) {
     return table_time(card, CollectiveKind::AllGather, 2, 2 * payload);
   }
@@ -129,14 +130,14 @@ std::optional<TierTime> table_time(const HardwareProfile& card,
   if (!value) return std::nullopt;
   double seconds = *value;
   double upper = kTableUpper;
-  // Longer payloads than any that was measured go on at the same rate.
+  // Payloads longer than any that was measured have the same rate.
   seconds *= std::max(1.0, payload / sizes.back());
   const double most = counts.back();
   if (point[0] > most) {
     const auto most_ranks = static_cast<int64_t>(most);
     seconds *= usual_into(kind, ranks, ranks) /
                usual_into(kind, most_ranks, most_ranks);
-    // Each further rank is a hop more.
+    // Each further rank adds a hop.
     seconds += (point[0] - most) * hop_seconds(card, 0);
     upper *= kMoreRanksUpper;
   }
@@ -164,10 +165,10 @@ struct TorusBytes {
   double hops = 0;
 };
 
-// Every axis has two links per device, which share the tier's rate. A line's
-// first device has one of them. An all-to-all's bytes cross the middle of an
-// axis. The devices of one chip exchange what they have at no cost that anybody
-// published: they count as one place with the links of both.
+// Returns the time over a torus. Every axis has two links per device, which
+// share the tier's rate; a line's first device has one of them. The bytes of an
+// all-to-all cross the middle of an axis. The devices of one chip exchange data
+// at no published cost, so they count as one place with the links of both.
 TorusBytes over_torus(const LinkTier& tier, CollectiveKind kind,
                       const std::vector<TorusAxis>& axes, int64_t ranks,
                       double payload) {
@@ -177,8 +178,8 @@ TorusBytes over_torus(const LinkTier& tier, CollectiveKind kind,
       tier.bytes_per_second.value / (2 * static_cast<double>(all_axes));
   TorusBytes time;
   int64_t chips = 1;
-  double first_links = 0;  // of the device with the fewest, along the axes
-  double used = 0;         // of them that a collective uses at once
+  double first_links = 0;  // fewest links of any device along the axes
+  double used = 0;         // links that a collective uses at once
   for (const TorusAxis& axis : axes) {
     if (axis.size <= 1) continue;
     chips *= axis.size;
@@ -187,8 +188,8 @@ TorusBytes over_torus(const LinkTier& tier, CollectiveKind kind,
     used += links;
     time.hops += axis.closed ? std::ceil(double_of(axis.size) / 2)
                              : double_of(axis.size - 1);
-    // The devices with coordinate 0 are cut off by the links of this axis
-    // alone.
+    // Only the links of this axis connect the devices with coordinate 0 to the
+    // others.
     const double rows = double_of(ranks) / double_of(axis.size);
     time.least = std::max(time.least, least_into(kind, axis.size, ranks) *
                                           payload / (rows * links * link));
@@ -208,7 +209,7 @@ TorusBytes over_torus(const LinkTier& tier, CollectiveKind kind,
     time.hops = 1;
     return time;
   }
-  // One chip alone, over all the links that it may have.
+  // Bounds one chip alone, over all the links that it may have.
   const double off_axes = 2 * static_cast<double>(all_axes - axes.size());
   const double in_chip = double_of(ranks) / double_of(chips);
   time.least =
@@ -241,7 +242,7 @@ TierTime torus_time(const HardwareProfile& card, size_t tier,
 
 // --- Switches, meshes, rings
 
-// The domains of the tier below are joined by this tier.
+// Returns the time in which this tier joins the domains of the tier below.
 TierTime joined_time(const HardwareProfile& card, size_t tier,
                      CollectiveKind kind, const RankPlaces& places,
                      double payload) {
@@ -250,19 +251,19 @@ TierTime joined_time(const HardwareProfile& card, size_t tier,
   int64_t below = 1;
   for (size_t i = 0; i < tier; ++i) below *= places.per_tier[i];
   const int64_t ranks = below * domains;
-  // Every rank of a domain brings its own links, and what else runs at the same
-  // time those of others.
+  // Every rank of a domain uses its own links, and the collectives beside it
+  // use those of others.
   double rate = link.bytes_per_second.value * double_of(below);
   TierTime time;
   time.source = link.bytes_per_second.source;
   double least = least_into(kind, domains, ranks) * payload;
   if (kind == CollectiveKind::AllReduce && link.topology != Topology::Switch &&
       tier == 0) {
-    least = 2 * others_share(domains) * payload;  // nobody else adds
+    least = 2 * others_share(domains) * payload;  // no switch adds
   }
   time.lower = places.even ? least / rate : 0;
   const double usual = usual_into(kind, domains, ranks) * payload;
-  // One rank of a domain has its next rank outside, and one link.
+  // One rank of a domain sends to another domain, over one link.
   if (kind == CollectiveKind::Permute) rate = link.bytes_per_second.value;
   const auto& network = card.measured.network_bytes_per_second;
   double share = kAssumedLinkShare;
@@ -276,7 +277,7 @@ TierTime joined_time(const HardwareProfile& card, size_t tier,
   } else if (tier == 0 && link.name == "pcie") {
     upper = kSharedBusUpper;
   }
-  // In a full mesh only the links between these ranks carry anything.
+  // In a full mesh, only the links between these ranks carry anything.
   if (tier == 0 && link.topology == Topology::FullMesh && link.devices &&
       link.devices->value > domains) {
     const double peers =
@@ -297,13 +298,12 @@ TierTime joined_time(const HardwareProfile& card, size_t tier,
   return time;
 }
 
-// The factors of a slice's size along the axes of its torus: as near to a cube
+// Returns the sizes of a slice along the axes of its torus: as near to a cube
 // as the extents allow, large axes last.
 std::vector<int64_t> torus_shape(int64_t devices,
                                  const std::vector<int64_t>& extents) {
   std::vector<int64_t> shape(extents.size(), 1);
-  // Prime factors, largest first, each to the axis that is the shortest and has
-  // room.
+  // Prime factors, largest first, each go to the shortest axis that has room.
   std::vector<int64_t> primes;
   for (int64_t rest = devices, prime = 2; rest > 1;) {
     if (prime * prime > rest) prime = rest;
@@ -327,7 +327,7 @@ std::vector<int64_t> torus_shape(int64_t devices,
   return shape;
 }
 
-// An axis of the mesh, as far as it lies within one domain of a torus.
+// The part of a mesh axis that is within one domain of a torus.
 struct PlacedAxis {
   int64_t size = 1;
   std::vector<TorusAxis> along;
@@ -347,21 +347,21 @@ std::vector<bool> closed_axes(const LinkTier& tier,
   return closed;
 }
 
-// Real ones have two or three; a file may state any number.
+// Real tori have two or three axes; a file may state any number.
 constexpr size_t kMostTorusAxes = 8;
 
-// How devices are cut into domains of one tier.
+// How devices are divided into domains of one tier.
 struct Domains {
-  int64_t size = 1;  // devices of one
-  // Per axis of the mesh, how many slices it crosses, where a domain is a
-  // slice; else devices of a domain have consecutive numbers.
+  int64_t size = 1;  // devices per domain
+  // If a domain is a slice, how many slices each axis of the mesh crosses. Null
+  // if the devices of a domain have consecutive numbers.
   const Slices* slices = nullptr;
 };
 
-// How many devices of a domain of several hosts are used. Batch systems give
-// every domain as many, in whole hosts: 256 devices are 64 in each of four
-// racks of 72. Where that is less than half of a domain, or impossible, all of
-// it.
+// Returns how many devices of a domain of several hosts are used. Batch systems
+// use equally many in every domain, in whole hosts: 256 devices are 64 in each
+// of four racks of 72. Returns the whole domain if that would be less than half
+// of it, or is impossible.
 int64_t used_of_domain(const HardwareProfile& card, int64_t size,
                        int64_t mesh_devices) {
   const int64_t host =
@@ -377,8 +377,9 @@ int64_t used_of_domain(const HardwareProfile& card, int64_t size,
   return size;
 }
 
-// At most the mesh; the last tier has no end where it states none. `slice` is
-// the number of devices of one, 0 without slices.
+// Returns the devices per domain, at most those of the mesh. The last tier has
+// no end if it states none. `slice` is the number of devices in a slice, 0
+// without slices.
 int64_t domain_size(const HardwareProfile& card, size_t tier, int64_t slice,
                     int64_t mesh_devices) {
   int64_t size = mesh_devices;
@@ -392,7 +393,7 @@ int64_t domain_size(const HardwareProfile& card, size_t tier, int64_t slice,
   return size;
 }
 
-// How much of an axis lies in one domain; `even` becomes false where domains
+// Returns how much of an axis is in one domain. Sets `even` to false if domains
 // have different parts of it.
 int64_t inside(const Domains& domains, int64_t mesh_devices, const Axis& axis,
                size_t index, int64_t stride, bool& even) {
@@ -408,9 +409,9 @@ int64_t inside(const Domains& domains, int64_t mesh_devices, const Axis& axis,
   return part;
 }
 
-// As JAX's create_device_mesh: from the last axis on, each takes whole axes of
-// the torus, as many as have its size together; one that none has takes parts,
-// which are lines.
+// Places mesh axes as JAX's create_device_mesh does: from the last axis on,
+// each gets whole axes of the torus whose product is its size. An axis for
+// which there are none gets parts of axes, which are lines.
 void lay_out(const LinkTier& tier, int64_t devices_per_chip,
              std::vector<PlacedAxis>& axes) {
   int64_t devices = 1;
@@ -429,8 +430,8 @@ void lay_out(const LinkTier& tier, int64_t devices_per_chip,
   for (size_t at = axes.size(); at-- > 0;) {
     PlacedAxis& axis = axes[at];
     if (axis.size <= 1) continue;
-    // The subset of whole, unused torus axes with this product: more of them
-    // first, then those of a chip.
+    // The subset of whole, unused torus axes with this product, preferring many
+    // axes, then those of a chip.
     size_t best = 0;
     const size_t searched = std::min(shape.size(), kMostTorusAxes);
     for (size_t set = 1; set < size_t{1} << searched; ++set) {
@@ -454,19 +455,19 @@ void lay_out(const LinkTier& tier, int64_t devices_per_chip,
       left[i] /= part;
       rest /= part;
     }
-    // The torus has no axis of this size, so it is a line.
+    // The torus has no axis of this size, so the rest is a line.
     if (rest > 1) axis.along.push_back({rest, false});
   }
 }
 
-// The lines and rings of the axes that are taken.
+// Adds the lines and rings of the axes for which `is_taken` holds.
 template <typename IsTaken>
 void place_on_torus(const HardwareProfile& card, const Domains& domains,
                     int64_t mesh_devices, const std::vector<Axis>& all,
                     const IsTaken& is_taken, RankPlaces& places) {
   std::vector<PlacedAxis> axes(all.size());
   int64_t stride = mesh_devices;
-  bool even = true;  // what is not taken does not matter
+  bool even = true;  // unused: other axes do not matter
   for (size_t at = 0; at < all.size(); ++at) {
     stride /= all[at].size;
     axes[at].size = inside(domains, mesh_devices, all[at], at, stride, even);
@@ -500,7 +501,7 @@ std::optional<RankPlaces> places_of(const HardwareProfile& card,
       slice > 0 && view->empty() && slices->crossed.size() == all.size();
   places.per_tier.reserve(card.links.size());
   Domains domains;
-  int64_t before = 1;  // ranks in one domain of the tiers before
+  int64_t before = 1;  // ranks in one domain of the tier before
   for (size_t tier = 0; tier < card.links.size(); ++tier) {
     domains.size =
         std::max(domains.size, domain_size(card, tier, slice, mesh.devices()));
@@ -513,7 +514,7 @@ std::optional<RankPlaces> places_of(const HardwareProfile& card,
       ranks *=
           inside(domains, mesh.devices(), all[at], at, stride, places.even);
     }
-    // Smaller domains may hold more of an axis than a larger one counts.
+    // A smaller domain may hold more of an axis than a larger one counts.
     if (ranks % before != 0) {
       places.even = false;
       ranks = before;
@@ -575,7 +576,7 @@ std::optional<PricedTime> collective_time(const HardwareProfile& card,
     const int64_t count = places.per_tier[i];
     ranks *= count;
     if (count <= 1) continue;
-    // What stays within a domain of the tier above is a part of all.
+    // A tier carries the part of an all-to-all that stays within its domains.
     const double part =
         kind == CollectiveKind::AllToAll
             ? payload * double_of(ranks) / double_of(places.ranks)
@@ -601,7 +602,7 @@ std::optional<PricedTime> collective_time(const HardwareProfile& card,
     }
     all += time.estimate;
   }
-  // Tiers work at the same time, a chunk behind each other.
+  // Tiers work at the same time, one chunk behind each other.
   sum.seconds.estimate =
       std::max(sum.seconds.lower, slowest + (all - slowest) / 4);
   sum.seconds.upper = std::max(sum.seconds.upper, sum.seconds.estimate);

@@ -10,7 +10,7 @@
 namespace shardplan {
 namespace {
 
-// The region of attention in which a product stands, or null.
+// Returns the region of attention that contains a product, or null.
 const Region* attention_of(const Graph& graph, NodeId node) {
   for (const Region& region : graph.regions) {
     if (region.kind == Region::Kind::Attention &&
@@ -90,7 +90,7 @@ AttentionShape local_attention(const ProgramView& view, const Region& region,
       shape.head_dim += local.k;
       continue;
     }
-    // Heads that share keys are rows beside one another.
+    // Heads that share keys are rows beside one another in the product.
     const auto shared = region.shared_heads.find(n);
     const double heads =
         shared == region.shared_heads.end()
@@ -106,7 +106,7 @@ AttentionShape local_attention(const ProgramView& view, const Region& region,
   }
   if (shape.head_dim == 0) shape.head_dim = shape.value_dim;
   if (shape.window > 0 && shape.window < shape.keys) {
-    // Each query sees so many keys, of which none are hidden.
+    // Each query sees this many keys, none of which is hidden.
     shape.keys = shape.window;
     shape.causal = false;
   }

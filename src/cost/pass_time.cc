@@ -26,8 +26,8 @@ void join(AxisNames& axes, const AxisNames& more) {
   }
 }
 
-// Steps of operations that a framework computes as several, each of which reads
-// and writes a tensor: those of transformers' classes in PyTorch
+// Returns the steps in which a framework computes an operation, each of which
+// reads and writes a tensor: those of transformers' classes in PyTorch
 // (apply_rotary_pos_emb: two products, a sum, a negation and a concatenation;
 // NewGELUActivation: a cube, three products, two sums and a tanh).
 double steps_of(InnerSteps steps, bool gelu_is_several) {
@@ -105,7 +105,7 @@ class PassPricer {
       result_of_[view_.at(i).node] = view_.at(i).result;
       if (kept_.inner[i]) inner.insert(view_.at(i).node);
     }
-    // A region that contains others stands behind them.
+    // A region that contains others comes after them.
     for (const Region& region : view_.graph().regions) {
       const bool is_kernel = std::ranges::any_of(
           region.nodes, [&](NodeId n) { return inner.count(n) > 0; });
@@ -115,7 +115,8 @@ class PassPricer {
       }
     }
   }
-  // The region that runs as one kernel whose last part this is; null: none.
+  // Returns the region that runs as one kernel and ends with this instruction;
+  // null if there is none.
   const Region* kernel_of(InstructionId i) const {
     if (!view_.computes(i)) return nullptr;
     const Region* region = region_of_[view_.at(i).node];
@@ -132,12 +133,13 @@ class PassPricer {
     }
   }
 
-  // Element by element and no part of a kernel.
+  // Returns whether an instruction works element by element, outside a kernel.
   bool is_pointwise(InstructionId i) const {
     return view_.computes(i) && region_of_[view_.at(i).node] == nullptr &&
            is_cheap(view_.op(i).repeat);
   }
-  // Whether it is read from memory: not what the same kernel has just made.
+  // Returns whether a register is read from memory, not made by the same
+  // kernel.
   bool comes_from_memory(RegisterId reg) const {
     return !of_.fuses || !is_pointwise(view_.root(reg).maker);
   }
@@ -181,7 +183,7 @@ class PassPricer {
     double moved = goes_to_memory(made.result) ? bytes(made.result) : 0;
     for (size_t o = 0; o < made.operands.size(); ++o) {
       if (!comes_from_memory(made.operands[o])) continue;
-      // Rows of a table, not all of it.
+      // A lookup reads rows of a table, not all of it.
       moved +=
           op.is_lookup && o == 0 ? bytes(made.result) : bytes(made.operands[o]);
     }
@@ -197,7 +199,7 @@ class PassPricer {
     }
   }
 
-  // Reads and writes what is dropped, and a byte per number for the mask.
+  // Reads and writes what is dropped out, and a byte per number for the mask.
   void drop_out(InstructionId i, PassTime& time) const {
     const RegisterId result = view_.at(i).result;
     pass_over(2 * bytes(result) + numbers(result), 1, time);
@@ -211,22 +213,23 @@ class PassPricer {
   }
 
   // Tokens are sorted by expert and counted, then gathered (transformers'
-  // grouped_mm experts); answers are weighed, put back and added up.
+  // grouped_mm experts); answers are weighted, put back and added up.
   static constexpr double kExchangeSteps = 3;
-  static constexpr double kExchangeKernels = 8;  // beside these, small ones
+  static constexpr double kExchangeKernels = 8;  // small ones, besides these
   // Sums over rows reach two thirds of the rate of copies: torch's rms_norm of
   // 8,192 rows of 4,096 and 8,192 numbers on an H100.
   static constexpr double kRowsSlowdown = 1.5;
 
-  // Sums over rows, what runs beside them in a norm, and rotations of heads,
-  // whose rows lie apart.
+  // Returns whether an instruction sums over rows, runs beside such sums in a
+  // norm, or rotates heads, whose rows are apart.
   bool is_of_rows(InstructionId i) const {
     return view_.op(i).is_reduction || in_norm_[view_.at(i).node] ||
            view_.op(i).inner_steps(view_.node(i).attributes) ==
                InnerSteps::Angles;
   }
 
-  // One kernel multiplies and adds a bias.
+  // Returns whether it adds a bias, which the kernel of the product before it
+  // does.
   bool adds_bias(InstructionId i) const {
     const auto& operands = view_.at(i).operands;
     return view_.op(i).second_sign == 1 && view_.reg(operands[1]).weight &&
@@ -239,7 +242,7 @@ class PassPricer {
            op.exchange == TokenExchange::None && !op.is_decision;
   }
 
-  // Operation by operation, what changes the dtype is a kernel of its own.
+  // Operation by operation, a change of dtype is a kernel of its own.
   void cast_operands(InstructionId i, PassTime& time) {
     if (!is_eager()) return;
     const NumberType made = view_.value(view_.at(i).result).type;
@@ -260,8 +263,8 @@ class PassPricer {
     }
   }
 
-  // Weights that are made of weights, such as casts; kernels make them in
-  // place.
+  // Prices weights that are made of weights, such as casts. Fused kernels make
+  // them in place.
   void cast_weight(InstructionId i, PassTime& time) const {
     if (!is_eager() || view_.op(i).repeat == Repeat::View) return;
     pass_over(2 * bytes(view_.at(i).result), 1, time);
@@ -275,7 +278,7 @@ class PassPricer {
     const RegisterId result = view_.at(i).result;
     if (is_eager() && of_.options.softmax_in_float32 &&
         region.kind == Region::Kind::Softmax) {
-      // Converted before and behind it, and computed in float32.
+      // Converts before and after it, and computes in float32.
       pass_over(numbers(result) * 16, 2, time);
     }
     double moved = goes_to_memory(result) ? bytes(result) : 0;
@@ -285,14 +288,14 @@ class PassPricer {
     if (kept_.differentiates[i].empty()) moved *= 2;
     pass_over(moved * kRowsSlowdown, 1, time);
   }
-  // Kernels that read and write so many bytes, together.
+  // Adds kernels that together read and write this many bytes.
   void pass_over(double moved, double kernels, PassTime& time) const {
     if (moved <= 0) return;
     const auto priced =
         memory_time(of_.card, moved / kernels / of_.shared.parts());
     if (!priced) return;
     PricedTime one = *priced;
-    // Whoever fuses more need not move it.
+    // With more fusion, this need not be moved.
     if (way_ == Keeping::Least) one.seconds.lower = 0;
     add(time.memory, one, kernels);
     time.kernels += kernels;
@@ -330,8 +333,8 @@ class PassPricer {
     time.kernels += backward ? 3 : 1;
   }
 
-  // What a loss makes of logits: each copy (activations/framework.h) is written
-  // and read once, half of them in forward.
+  // Prices what a loss makes of logits: each copy (activations/framework.h) is
+  // written and read once, half of them in forward.
   void price_loss(InstructionId i, SegmentTime& time) const {
     const RegisterId result = view_.at(i).result;
     if (!view_.reg(result).output || !is_graph_output(result)) return;
@@ -366,8 +369,8 @@ class PassPricer {
     return part;
   }
 
-  // Backward: instructions in reverse. `spread_` has the axes over which the
-  // gradient of a register is a partial sum when all readers have added to it.
+  // Backward: instructions in reverse. `spread_` holds the axes over which the
+  // gradient of a register is a partial sum once all readers have added to it.
 
   void price_backward() {
     const auto all = view_.instructions();
@@ -387,7 +390,7 @@ class PassPricer {
   }
   bool flows(RegisterId reg) const { return view_.has_gradient(reg); }
 
-  // Gradients of several readers are added up.
+  // Adds up the gradients of several readers.
   void add_up(InstructionId i, PassTime& time) const {
     const RegisterId reg = view_.at(i).result;
     if (kept_.inner[i] || of_.fuses) return;
@@ -401,14 +404,14 @@ class PassPricer {
     }
   }
 
-  // The node whose view names the axes of what an instruction gives.
+  // Returns the node whose view names the axes of an instruction's result.
   NodeId node_for(InstructionId i) const {
     const auto& readers = readers_[view_.at(i).result];
     return view_.at(i).node || readers.empty() ? view_.at(i).node
                                                : view_.at(readers.front()).node;
   }
 
-  // The gradient of a weight that devices hold copies of.
+  // Adds the gradient of a weight that devices hold copies of.
   void load_backward(InstructionId i) {
     const RegisterId reg = view_.at(i).result;
     if (!view_.reg(reg).weight || spread_[reg].empty()) return;
@@ -422,7 +425,7 @@ class PassPricer {
     at(reader).gradients.push_back(std::move(part));
   }
 
-  // The gradient of what it made is summed first.
+  // Sums the gradient of an instruction's result, before it is used.
   void settle(InstructionId i, PassTime& time) {
     const RegisterId reg = view_.at(i).result;
     if (spread_[reg].empty()) return;
@@ -464,7 +467,8 @@ class PassPricer {
     pass_backward(i, time);
   }
 
-  // Readers along whose axes the operand itself was not cut give parts.
+  // Marks operands: a reader gives parts of a gradient along its axes that do
+  // not shard the operand.
   void spread(InstructionId i, const std::vector<RegisterId>& operands) {
     AxisNames used;
     for (const AxisNames& axes : view_.at(i).factor_axes) join(used, axes);
@@ -477,7 +481,7 @@ class PassPricer {
     }
   }
 
-  // A kernel's own weights, such as a norm's, which are none of its inputs.
+  // Returns a kernel's own weights, such as a norm's, which are not its inputs.
   std::vector<RegisterId> weights_of(InstructionId i) const {
     std::vector<RegisterId> weights = view_.at(i).operands;
     std::erase_if(weights, [&](RegisterId reg) {
@@ -486,11 +490,12 @@ class PassPricer {
     return weights;
   }
 
-  // Adds adapters to its kernel first, and makes that sum's whole gradient.
+  // Returns whether a product adds adapters to its kernel first, so that its
+  // backward makes the whole gradient of that sum.
   bool merges(InstructionId i) const {
     return view_.merges(i) && way_ != Keeping::Least;
   }
-  // What PEFT does and others need not: no bound of a step.
+  // Adds what PEFT does and others need not do, which bounds no step.
   template <typename Price>
   static void add_unbound(PassTime& time, Price price) {
     PassTime own;
@@ -521,7 +526,7 @@ class PassPricer {
                is_first ? ProductShape{shape.groups, shape.m, shape.k, shape.n}
                         : of_weight(shape),
                time);
-      // In autocast, gradients are converted to what they are gradients of.
+      // With autocast, gradients are converted to the dtype of their operands.
       if (is_eager() && view_.reads_cast(i, operand)) {
         pass_over(
             numbers(operand) *
@@ -554,12 +559,12 @@ class PassPricer {
     for (const RegisterId operand : kept_.differentiates[i]) {
       const bool weight = view_.reg(operand).weight;
       double given = comes_from_memory(operand) || weight ? bytes(operand) : 0;
-      // Operation by operation, the gradient of what stands for many numbers is
-      // made for all of them, and added up.
+      // Operation by operation, the gradient of a broadcast operand is made at
+      // full size, and added up.
       const bool is_broadcast = is_eager() && !is_kernel && !op.is_lookup &&
                                 numbers(operand) < numbers(made.result);
       if (is_broadcast) given += 2 * bytes(made.result);
-      // One kernel gives all gradients of what is one.
+      // A kernel gives all gradients of its operands at once.
       moved += is_kernel ? given : arriving + given;
       kernels += is_broadcast ? 2 : 1;
     }
@@ -572,7 +577,7 @@ class PassPricer {
     if (is_of_rows(i)) moved *= kRowsSlowdown;
     const double steps = steps_in_kernels(i);
     pass_over(moved * steps, kernels * steps, time);
-    // A recurrence runs twice as long backward as forward.
+    // A recurrence takes twice as long backward as forward.
     if (is_recurrent(op)) {
       add(time.memory, recurrence_time(view_, i, of_.card, of_.precision),
           2 / of_.shared.parts());
@@ -597,8 +602,8 @@ class PassPricer {
     }
     switch (made.collective) {
       case CollectiveKind::AllGather: {
-        // Who used it whole gives its own part's gradient; who used a part of
-        // it, a part of the sum.
+        // A reader of the whole gives the gradient of its own part; a reader of
+        // a part gives a part of the sum.
         const bool is_sum = std::ranges::any_of(
             made.axes, [&](const AxisName& a) { return is_one_of(parts, a); });
         erase_if(parts, [&](const AxisName& axis) {
@@ -628,9 +633,9 @@ class PassPricer {
         return;
     }
   }
-  // A layer's weight is let go of when the layer has run (FSDP), and gathered
-  // once more for the gradients of what products read, unless that was done to
-  // compute the layer again.
+  // Returns whether a weight is gathered twice. A layer's weight is released
+  // when the layer has run (FSDP) and gathered again for the gradients of what
+  // products read, unless recomputing the layer has done that.
   bool is_gathered_again(InstructionId i) const {
     const RegisterId weight = view_.at(i).result;
     return view_.reg(weight).weight && view_.is_layer(view_.segment(i)) &&
@@ -660,14 +665,14 @@ class PassPricer {
   const ProgramView& view_;
   Keeping way_;
   KeptValues kept_;
-  PerNode<const Region*> region_of_;  // that is one kernel
+  PerNode<const Region*> region_of_;  // a region that is one kernel
   PerNode<RegisterId> result_of_;
   PerNode<bool> in_norm_;
   PerRegister<AxisNames> spread_;
   PerRegister<std::vector<InstructionId>> readers_;
-  PerInstruction<bool> needed_;       // again
-  std::set<RegisterId> cast_;         // weights that were cast once
-  std::optional<Precision> unknown_;  // of which the profile states no rate
+  PerInstruction<bool> needed_;       // recomputed
+  std::set<RegisterId> cast_;         // weights that were already cast
+  std::optional<Precision> unknown_;  // precision without a rate in the profile
   std::vector<SegmentTime> times_;
 };
 

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long the parts of one forward and backward pass take on a device, and
-// what they send, for one micro-batch.
+// PassTime: how long the parts of one forward and backward pass take on a
+// device, and what they send, for one micro-batch.
 //
 // A program's instructions are priced one by one: products by shape, attention
-// as a kernel where it is one, everything else by the bytes that it reads and
-// writes. What runs as one kernel follows from the way of keeping
-// (activations/kept.h): operation by operation, with kernels for norms and
-// attention, or element-by-element operations fused with one another.
+// as a kernel if it is one, everything else by the bytes that it reads and
+// writes. The Keeping (activations/kept.h) decides what runs as one kernel:
+// operation by operation, with kernels for norms and attention, or with
+// element-by-element operations fused.
 //
 // Backward follows from the graph: a product has a product for each operand
 // that has a gradient. A gradient is a partial sum over the axes along which
-// readers of a value were cut and the value itself was not; it is summed there
-// (an all-reduce; a reduce-scatter where the value had been gathered).
-// What is computed again runs before the backward of its layer.
+// readers of a value were sharded and the value itself was not; it is summed
+// there, by an all-reduce, or by a reduce-scatter if the value had been
+// gathered. What is recomputed runs before the backward of its layer.
 #pragma once
 
 #include <cstdint>
@@ -30,23 +30,23 @@
 namespace shardplan {
 
 // A card whose matrix units are busy for seconds on end lowers its clock to
-// stay within its power; tables are of short runs. Prefills of Llama 3.1 8B on
-// an H100 reach 0.82 to 0.88 of what its products alone do.
+// stay within its power, while tables come from short runs. Prefills of Llama
+// 3.1 8B on an H100 reach 0.82 to 0.88 of what its products alone do.
 inline constexpr double kWarmProducts = 1.1;
 
 // A collective that an instruction or its backward runs.
 struct SentPart {
   CollectiveKind kind = CollectiveKind::AllReduce;
-  AxisNames axes;    // of the program's mesh, major to minor
-  double bytes = 0;  // payload, as comm/collective.h has it
+  AxisNames axes;    // in the program's mesh, major to minor
+  double bytes = 0;  // payload, as comm/collective.h defines it
   double count = 1;
-  // A weight that is gathered, or its gradient that is reduced, which nothing
-  // in this layer waits for.
+  // The collective gathers a weight, or reduces its gradient, and nothing in
+  // this layer waits for it.
   bool of_weight = false;
-  // The gradient of what a product reads, which that of its weight does not
-  // wait for.
+  // The collective sums the gradient of a product's input, and the gradient of
+  // the product's weight does not wait for it.
   bool of_input = false;
-  NodeId node;  // that it serves: its view names the axes
+  NodeId node;  // the node that it serves, whose view names the axes
 };
 
 // One direction of one part of the model.
@@ -54,19 +54,20 @@ struct PassTime {
   PricedTime products;
   PricedTime attention;
   PricedTime memory;
-  double kernels = 0;  // that are started
+  double kernels = 0;  // how many are started
   std::vector<SentPart> sends;
 };
 
 struct SegmentTime {
   PassTime forward;
-  PassTime again;  // what is computed again before backward
+  PassTime again;  // recomputed before backward
   PassTime backward;
   // Model FLOPs of the forward pass over all devices: products, with causal
-  // attention halved and each token at so many experts as it goes to.
+  // attention halved and each token at as many experts as it chooses.
   double flops = 0;
-  // Gradients of weights that devices hold as copies, whole on each: payload
-  // and axes over which they are summed once per step. Not of what is gathered.
+  // Gradients of weights that devices hold as whole copies: payload, and axes
+  // over which they are summed once per step. Gathered weights are not
+  // included.
   std::vector<SentPart> gradients;
 };
 
@@ -75,20 +76,20 @@ struct PassPricing {
   const SegmentOptions& options;
   const Remat& remat;
   const HardwareProfile& card;
-  Precision precision = Precision::BF16;  // of products
-  // Element-by-element operations run within one another, and norms.
+  Precision precision = Precision::BF16;  // for products
+  // Element-by-element operations and norms are fused with one another.
   bool fuses = false;
-  LossCopies loss;                  // of logits
+  LossCopies loss;                  // copies of logits
   std::string_view attention = {};  // its kernel; "": the best that is measured
-  double attention_upper = 1;       // times the upper end, where none is known
-  // Who shares the work of every kernel: what each of them takes at least, by
-  // the estimate.
+  double attention_upper = 1;       // upper end's factor, for unknown kernels
+  // Devices that share the work of every kernel. Times are then the least that
+  // each of them needs, by the estimate.
   SharedWork shared = {};
 };
 
-// Per segment of the view (activations/segments.h). Empty, with the reason in
-// `why`, where the profile states no rate in a precision of the products, or
-// none of memory.
+// Returns one entry per segment of the view (activations/segments.h). Empty,
+// with the reason in `why`, if the profile states no rate in a precision of the
+// products, or no rate of memory.
 std::vector<SegmentTime> price_pass(const PassPricing& pricing, Keeping way,
                                     std::string& why);
 

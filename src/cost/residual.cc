@@ -7,16 +7,18 @@
 namespace shardplan {
 namespace {
 
-// How far a part may lie from what it counts for, in the direction of the
-// difference: upwards nothing of it is hidden, downwards all that may be.
+// Returns how far a part may be from what it counts for, in the direction of
+// the difference: upwards as if nothing of it were hidden, downwards as if all
+// were hidden that may be.
 double slack_of(const ResidualPart& part, bool is_slower) {
   if (is_slower) return std::max(0.0, part.upper - part.counted);
   const bool may_hide = part.counted < part.estimate;
   return std::max(0.0, part.counted - (may_hide ? 0 : part.lower));
 }
 
-// By squares of slack; what would be beyond a part's own range is left to the
-// others, and what is beyond all of theirs to none.
+// Divides the difference among parts in proportion to the squares of their
+// slack. What would exceed a part's own range is left to the others, and what
+// exceeds all of theirs to none.
 void share_out(Residual& residual) {
   const double difference = residual.difference();
   const bool is_slower = difference > 0;
@@ -82,7 +84,7 @@ Residual memory_residual(const MemoryBracket& bracket, int64_t measured) {
                        {}};
   for (const BracketRow& row : bracket.rows) {
     const double estimate = real(row.bytes[1]);
-    // Each column is of its own fullest moment, in which a part may be smaller.
+    // Each column is of its own peak, at which a part may be smaller.
     residual.parts.push_back(
         {row.category, row.title, std::min(real(row.bytes[0]), estimate),
          estimate, std::max(real(row.bytes[2]), estimate), estimate});

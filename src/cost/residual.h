@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Residual: what somebody measured of a step, beside what is estimated, and
-// where the difference may lie.
+// Residual: the measured time or memory of a step, beside what is estimated,
+// and where the difference may come from.
 //
 // Only the whole was measured, so no part of it is known. What each part may
-// contribute follows from its range: the difference is shared out by the
-// squares of how far parts may lie from their estimates, and no further than
-// that, as if these were independent errors. Times in seconds, memory in bytes.
+// contribute follows from its range: the difference is divided among parts in
+// proportion to the squares of how far they may be from their estimates, and no
+// further than that, as if these were independent errors. Times are in seconds,
+// memory in bytes.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +19,9 @@
 
 namespace shardplan {
 
-// --measured; empty where it was not.
+// The values of --measured; empty if it was not given.
 struct MeasuredStep {
-  std::optional<double> seconds;  // of a step
+  std::optional<double> seconds;  // per step
   std::optional<int64_t> peak;    // bytes allocated on the fullest device
 
   bool any() const { return seconds || peak; }
@@ -29,16 +30,16 @@ struct MeasuredStep {
 // A part of a step's time or memory.
 struct ResidualPart {
   std::string part;
-  std::string title;  // for people
+  std::string title;  // for display
   double lower = 0;
   double estimate = 0;
   double upper = 0;
-  double counted = 0;  // of the estimate: what is not hidden behind others
-  // Its likely share of the difference, with the sign of that; none where no
-  // part can be off in that direction.
+  double counted = 0;  // the estimate without what hides behind other parts
+  // Its likely share of the difference, with the sign of the difference; none
+  // if no part can be off in that direction.
   std::optional<double> share = {};
-  // How many times its estimate it would be if it alone made the difference;
-  // none where it cannot.
+  // The factor by which its estimate would be off if it alone made the
+  // difference; none if it cannot.
   std::optional<double> alone = {};
   bool alone_is_in_range = false;
 };

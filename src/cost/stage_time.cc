@@ -16,10 +16,10 @@ namespace shardplan {
 namespace {
 
 // Bytes that the optimizer's step reads and writes, as a multiple of reading
-// gradients and reading and writing all state once. At least, by the estimate,
-// at most. AdamW of torch 2.11 over 268 million numbers in float32 took 2.9 ms
-// fused and 8.1 ms with foreach on an H100 (one kernel for each of its seven
-// operations, which read and write what they work on); XLA fuses it.
+// gradients and reading and writing all state once: at least, by the estimate,
+// and at most. AdamW of torch 2.11 over 268 million numbers in float32 took 2.9
+// ms fused and 8.1 ms with foreach on an H100 (one kernel for each of its seven
+// operations, each of which reads and writes what it works on); XLA fuses it.
 struct UpdatePasses {
   double least, estimate, most;
 };
@@ -36,16 +36,17 @@ UpdatePasses update_passes(const StepOptions& options) {
   return {1, 1.5, 4};
 }
 
-// What kModuleOverhead is for an optimizer's step, per parameter: that of the
-// same steps takes 10 to 15 microseconds for each beside its kernels.
+// The counterpart of kModuleOverhead for an optimizer's step, per parameter: in
+// the same steps, the optimizer takes 10 to 15 microseconds for each beside its
+// kernels.
 constexpr double kLooksAtParameter = 2;
 
-// What computing loses to a collective beside it: NCCL runs on 16 to 24 of the
-// 132 multiprocessors of an H100.
+// The share that computing loses to a collective beside it: NCCL runs on 16 to
+// 24 of the 132 multiprocessors of an H100.
 constexpr double kShared = 0.15;
 
-// How much slower than FlashAttention 2 the attention of an unknown loop may
-// be: kernels of 2023 in Triton took 3 times as long on an H100 (MPT).
+// How much slower than FlashAttention 2 the attention of an unknown training
+// loop may be: kernels of 2023 in Triton took 3 times as long on an H100 (MPT).
 constexpr double kUnknownAttention = 3;
 
 class StageTimer {
@@ -72,7 +73,8 @@ class StageTimer {
     return input_.shared && answer != kEstimate;
   }
 
-  // A compiler fuses what is element by element: XLA, torch.compile.
+  // Returns whether a compiler fuses element-by-element operations: XLA,
+  // torch.compile.
   bool fuses() const {
     return is_compiled(options_) || (options_.framework->runs_classes &&
                                      options_.kernels == Kernels::Fused);
@@ -84,8 +86,8 @@ class StageTimer {
       if (is_left_out(k)) continue;
       if (!price_segments(k, ways[k], priced_[k])) return false;
     }
-    // Whoever fuses kernels of layers still calls as many operations, but for
-    // those of attention's softmax, which is called as one.
+    // Fusing kernels of layers does not save calls of operations, except those
+    // of attention's softmax, which is called as one.
     if (options_.kernels == Kernels::Eager || fuses() || input_.shared) {
       return true;
     }
@@ -95,8 +97,8 @@ class StageTimer {
     SegmentOptions own = options_.segments.for_answer(static_cast<Keeping>(k));
     if (&into == &called_) own.attention = AttentionKind::Flash;
     const ProgramView view = view_of(input_.program, own);
-    // Loops of people who say nothing of their kernels leave the loss to
-    // PyTorch's operations more often than not.
+    // Training loops with unknown kernels leave the loss to PyTorch's
+    // operations more often than not.
     const bool is_any =
         !options_.framework->is_known() && options_.kernels == Kernels::Any;
     const size_t loss = is_any && k == kEstimate ? 2 : k;
@@ -111,8 +113,8 @@ class StageTimer {
     return !into.empty();
   }
 
-  // XLA and Transformer Engine run the best that was measured, cuDNN's; PyTorch
-  // and loops of which nothing is known, FlashAttention 2.
+  // Returns the kernel of attention. XLA and Transformer Engine run the best
+  // that was measured, cuDNN's; PyTorch and unknown loops run FlashAttention 2.
   std::string_view attention() const {
     return is_compiled(options_) || options_.framework->buffers_gradients
                ? ""
@@ -184,7 +186,7 @@ class StageTimer {
     return pick(eager_launch(input_.card).seconds, std::max(k, kEstimate));
   }
 
-  // Layers that one segment stands for, alike in whether they are repeated.
+  // Layers that one segment stands for, either all recomputed or none.
   struct AlikeUses {
     size_t segment = 0;
     bool repeated = false;
@@ -250,7 +252,7 @@ class StageTimer {
     return true;
   }
 
-  // The class of devices that holds most of a stage.
+  // Returns the class of devices that holds most of a stage.
   const BudgetClass& device_of(size_t s) const {
     const auto& classes = input_.memory.budget.classes;
     const auto found = std::ranges::find_if(classes, [&](const auto& each) {
@@ -270,19 +272,20 @@ class StageTimer {
         gradient_bytes(input_.memory.budget, options_.segments.element_bytes));
   }
 
-  // Gradients of each of several micro-batches are added to those before.
+  // Adds the gradients of each of several micro-batches to those before.
   void accumulate_gradients(size_t s, StageTime& stage) const {
     if (options_.microbatches < 2) return;
     const double numbers = held(s, Category::Gradients) / gradient_unit();
     auto priced =
         memory_time(input_.card, numbers * (unit() + 2 * gradient_unit()));
     if (!priced) return;
-    priced->seconds.lower = 0;  // in the product that makes them
+    priced->seconds.lower = 0;  // fused with the product that makes them
     add(stage.passes[1].memory, *priced);
   }
 
-  // What a policy keeps in host memory goes there and comes back. Weights that
-  // lie there are fetched for each direction, and gradients go there.
+  // Prices copies to and from the host: what a policy saves there goes and
+  // comes back, weights there are fetched for each direction, and gradients go
+  // there.
   void copy_to_host(size_t s, size_t k, StageTime& stage) const {
     const Offload& offload = input_.memory.options.state.offload;
     double bytes = 0;
@@ -301,8 +304,8 @@ class StageTimer {
     }
   }
 
-  // How many devices of the step share a host. If the profile does not say, the
-  // lower end assumes one, and the others assume eight.
+  // Returns how many devices of the step share a host. If the profile does not
+  // say, the lower end assumes one, and the others assume eight.
   double on_one_host(size_t k) const {
     constexpr int64_t kUsual = 8;
     const auto& known = input_.card.devices_per_host;
@@ -310,8 +313,8 @@ class StageTimer {
     return static_cast<double>(std::min(here, input_.program.mesh.devices()));
   }
 
-  // Pages that found no room come, and go again: none at least, and all of them
-  // by the estimate if they do not fit beside what stays.
+  // Prices pages that are evicted and fetched again: none in the lower end, and
+  // all of them in the estimate if they do not fit beside what stays.
   void move_pages(size_t s, StageTime& stage) const {
     const double state = held(s, Category::OptimizerState);
     const auto copied = host_copy_time(input_.card, 2 * state);
@@ -324,8 +327,8 @@ class StageTimer {
     if (have_room) stage.state_copies.seconds.estimate = 0;
   }
 
-  // State that lies in host memory is updated there, from gradients that go
-  // there for weights that come back; or it is fetched, and sent back.
+  // Prices state in host memory. It is updated there, from gradients that are
+  // sent there for weights that come back; or it is fetched, and sent back.
   void update_on_host(size_t s, size_t k, StageTime& stage) const {
     const StateOptions& state = input_.memory.options.state;
     if (!state.offload.optimizer) return;
@@ -344,7 +347,7 @@ class StageTimer {
       stage.optimizer = host_update_time(
           moved * on_one_host(k), state.zero_style == ZeroStyle::DeepSpeed);
       stage.optimizer_starting = 0;
-      // A framework that nobody names may do it on the device.
+      // An unknown framework may do it on the device.
       if (!options_.framework->is_known()) {
         Seconds& seconds = stage.optimizer.seconds;
         seconds.lower = std::min(seconds.lower, least);
@@ -357,7 +360,7 @@ class StageTimer {
     }
   }
 
-  // The program's own axes for those that users name.
+  // Returns the program's own axes for those that users name.
   AxisNames parts_of(const AxisNames& axes) const {
     AxisNames parts;
     for (const AxisName& axis : axes) {
@@ -367,8 +370,8 @@ class StageTimer {
     return in_mesh_order(input_.program.mesh, parts);
   }
 
-  // ZeRO-3 gathers weights that no spec cuts, and sums their gradients, with
-  // each micro-batch.
+  // Adds what ZeRO-3 sends with each micro-batch: it gathers weights that no
+  // spec shards, and reduces their gradients.
   bool gather_weights(size_t s, StageTime& stage) {
     const StateOptions& state = input_.memory.options.state;
     if (state.zero != 3) return true;
@@ -400,7 +403,7 @@ class StageTimer {
     return true;
   }
 
-  // Axes along which what a segment reads of earlier ones is not cut.
+  // Finds axes along which what a segment reads of earlier ones is not sharded.
   void find_copies(const ProgramView& view) {
     AxisNames all;
     for (const Axis& axis : view.program->mesh.axes()) {
@@ -422,8 +425,8 @@ class StageTimer {
     }
   }
 
-  // What a stage receives from the one before it, and returns. Devices that all
-  // have a copy may send a part each, which the receivers put together.
+  // Adds what a stage receives from the one before it, and returns. Devices
+  // that all have a copy may send a part each, which the receivers gather.
   bool pass_on(size_t s, StageTime& stage) {
     const auto& stages = input_.memory.options.stages;
     const auto layer = std::ranges::find_if(
@@ -456,7 +459,7 @@ class StageTimer {
     return true;
   }
 
-  // Once per step. All of the same axes go in one message.
+  // Sums gradients, once per step. All with the same axes go in one message.
   bool sum_gradients(const std::vector<SentPart>& gradients, size_t k,
                      StageTime& stage) {
     const double widened = gradient_unit() / unit();
@@ -476,8 +479,8 @@ class StageTimer {
           state.zero > 0 && std::ranges::any_of(named, [&](const AxisName& a) {
             return contains(state.zero_axes, a);
           });
-      if (shards_state && state.zero == 3) continue;  // with each micro-batch
-      // Loops of their own that shard state sum gradients when all are there
+      if (shards_state && state.zero == 3) continue;  // sent per micro-batch
+      // Unknown loops that shard state sum gradients when all are there
       // (nanotron, ZeroRedundancyOptimizer).
       const bool ahead = input_.hide == Hide::Full ||
                          (input_.hide == Hide::Framework &&
@@ -506,7 +509,8 @@ class StageTimer {
     return true;
   }
 
-  // The optimizer reads and writes state and weights, and reads gradients.
+  // Prices the optimizer, which reads and writes state and weights, and reads
+  // gradients.
   void update(size_t s, size_t k, StageTime& stage) const {
     if (held(s, Category::Gradients) == 0) return;
     const double moved =
@@ -521,7 +525,7 @@ class StageTimer {
                                priced->seconds.estimate * passes.estimate,
                                priced->seconds.upper * passes.most};
     if (k == 0 || is_compiled(options_)) return;
-    // A program in Python looks at each parameter, a few times.
+    // A Python program looks at each parameter a few times.
     double parameters = 0;
     for (const Budget::TrainedGroup& group : input_.memory.budget.groups) {
       parameters += static_cast<double>(group.matrices + group.others);
@@ -560,9 +564,9 @@ class StageTimer {
   LinkPlaces& places_;
   std::string& why_;
   std::array<std::vector<SegmentTime>, kKeepings> priced_;  // by segment
-  // Operation by operation, where kernels alone are fused; else empty.
+  // Operation by operation, if only kernels are fused; otherwise empty.
   std::vector<SegmentTime> called_;
-  std::vector<AxisNames> copied_over_;  // per segment; empty: never asked for
+  std::vector<AxisNames> copied_over_;  // per segment; empty: nothing needs it
   std::vector<std::vector<SegmentUse>> uses_;  // by stage
   StageTimes times_;
 };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// StageTime: what one stage of a pipeline, or the whole model where there is
-// none, takes and sends in a training step, in each of the three answers
-// (cost/step_time.h): forward and backward of a micro-batch, sums of gradients,
-// and the optimizer. Seconds and bytes of one device.
+// StageTime: the time and the collectives of one stage of a pipeline (or of the
+// whole model, if there is none) in a training step, in each of the three
+// answers (cost/step_time.h): forward and backward of a micro-batch, sums of
+// gradients, and the optimizer. Seconds and bytes are those of one device.
 #pragma once
 
 #include <array>
@@ -23,11 +23,11 @@
 
 namespace shardplan {
 
-// What collectives may hide behind.
+// The collectives that may hide behind computing.
 enum class Hide : uint8_t {
   Nothing,
-  Framework,  // weights and gradients, as frameworks do it
-  Full,       // everything
+  Framework,  // those of weights and gradients, as in frameworks
+  Full,       // all
 };
 inline constexpr std::string_view kHideNames[] = {"none", "framework", "full"};
 
@@ -35,20 +35,21 @@ enum class Direction : uint8_t { Forward, Backward, Update };
 inline constexpr std::string_view kDirectionNames[] = {"forward", "backward",
                                                        "update"};
 
-// Why there is no time: nobody says which axes cross slices.
+// Why there is no time: it is unknown which axes cross slices.
 inline constexpr std::string_view kSlicesUntimed =
     "axes across slices are not mapped to links";
 
-// What every time is of: a training step, or a pass of an engine.
+// The run that is timed: a training step, or a pass of an engine.
 struct TimedRun {
   const Program& program;
   const HardwareProfile& card;
-  Precision precision = Precision::BF16;  // of products
-  int64_t tokens = 0;                     // of a step, over all devices
+  Precision precision = Precision::BF16;  // for products
+  int64_t tokens = 0;                     // per step, over all devices
   Hide hide = Hide::Framework;
-  const Slices* slices = nullptr;  // of the program's mesh; null: one
-  // Who shares what the program's devices do, with every collective's ranks
-  // next to one another: a bound, of which the estimate alone is made.
+  const Slices* slices = nullptr;  // in the program's mesh; null: one slice
+  // If set, devices that share the work of each of the program's devices, with
+  // the ranks of every collective next to one another. This is a bound, for
+  // which only the estimate is computed.
   std::optional<SharedWork> shared = {};
 };
 
@@ -56,32 +57,32 @@ struct StepTimeInput : TimedRun {
   const StepInput& memory;
 };
 
-// The middle one of the three answers.
+// The index of the estimate among the three answers.
 inline constexpr size_t kEstimate = 1;
 double pick(const Seconds& seconds, size_t answer);
 
-// What one direction of a stage and micro-batch takes, in one of the three
-// answers, beside what it sends.
+// The time of one direction of a stage and micro-batch, in one of the three
+// answers, without the collectives themselves.
 struct DirectionTime {
   PricedTime products;
   PricedTime attention;
   PricedTime memory;
   PricedTime copies;         // to host memory or back
-  double starting = 0;       // a program's work to start all kernels
-  double ahead = 0;          // collectives that may run beside
-  double exposed_ahead = 0;  // of these, what does not hide
+  double starting = 0;       // the host program's time to start all kernels
+  double ahead = 0;          // collectives that may run beside computing
+  double exposed_ahead = 0;  // the part of `ahead` that does not hide
   double exposed_copies = 0;
-  double launches = 0;  // that computing and sending do not cover
+  double launches = 0;  // starting time that computing and sending do not cover
   double total = 0;
 };
 
 struct Sending {
   CollectiveKind kind = CollectiveKind::AllReduce;
-  AxisNames axes;   // of the program's mesh
+  AxisNames axes;   // in the program's mesh
   AxisNames named;  // as users name them
   std::string where;
   Direction direction = Direction::Forward;
-  double count = 0;  // in a micro-batch, or (Update) in a step
+  double count = 0;  // per micro-batch, or (Update) per step
   double payload = 0;
   PricedTime each;
   bool ahead = false;
@@ -91,41 +92,42 @@ struct Sending {
 struct StageTime {
   std::array<DirectionTime, 2> passes;
   std::vector<Sending> sends;
-  double summing = 0;  // gradients, over devices that hold copies
+  double summing = 0;  // sums of gradients, over devices that hold copies
   bool sums_ahead = false;
-  double gathering = 0;  // weights that were updated in parts
+  double gathering = 0;  // gathers of weights that were updated in parts
   PricedTime optimizer;
   double optimizer_starting = 0;
-  PricedTime state_copies;  // to host memory or back, once in a step
+  PricedTime state_copies;  // to host memory or back, once per step
 
   double microbatch() const { return passes[0].total + passes[1].total; }
 };
 
-// Seconds between kernels that a program in Python starts, against those of
-// single small kernels in a loop: modules, checks and autograd stand between
-// them. Of the smallest steps of torch 2.11 (TinyLlama, one sequence of 1,024
-// tokens: 22 layers in 21 and 38 ms on two hosts, forward; BERT large) it is
-// 3 to 5.
+// Seconds between kernels that a Python program starts, as a multiple of those
+// between single small kernels in a loop: modules, checks and autograd come in
+// between. In the smallest steps of torch 2.11 (TinyLlama, one sequence of
+// 1,024 tokens: 22 layers in 21 and 38 ms on two hosts, forward; BERT large) it
+// is 3 to 5.
 inline constexpr double kModuleOverhead = 4;
 
-// A program that was compiled as a whole starts its kernels itself.
+// Returns whether a program was compiled as a whole and starts its own kernels.
 bool is_compiled(const StepOptions& options);
-// Chunks of layers that a stage has.
+// Returns how many chunks of layers a stage has.
 double chunks_of(const StepOptions& options);
-// What computing of a direction takes, without launches and copies.
+// Returns the seconds of a direction's computing, without launches and copies.
 double computed(const DirectionTime& time, size_t answer);
-// The part of the sums of gradients that does not hide behind the last
-// backward; the lower end hides all that computing covers.
+// Returns the part of the sums of gradients that does not hide behind the last
+// backward. The lower end hides all that computing covers.
 double unhidden_sum(const StageTime& stage, size_t answer, Hide hide);
 std::string text_of(const AxisNames& axes);  // "dp, tp"
 
-// The links that axes of a program's mesh cross, each found once.
+// LinkPlaces: finds the links that axes of a program's mesh cross, each once.
 class LinkPlaces {
  public:
   LinkPlaces(const HardwareProfile& card, const Program& program,
              const Slices* slices)
       : card_(card), mesh_(program.mesh.axes()), slices_(slices) {}
-  // With the ranks of all axes next to one another, whatever the mesh.
+  // Returns places where the ranks of all axes are next to one another,
+  // whatever the mesh.
   static LinkPlaces ideal(const HardwareProfile& card, const Program& program) {
     LinkPlaces places(card, program, nullptr);
     places.ideal_ = true;
@@ -135,18 +137,18 @@ class LinkPlaces {
 
  private:
   const HardwareProfile& card_;
-  Mesh mesh_;  // of sub-axes alone, without the views that they make up
+  Mesh mesh_;  // has sub-axes alone, without the views that they make up
   const Slices* slices_;
   bool ideal_ = false;
   std::map<AxisNames, std::optional<RankPlaces>> known_;
 };
 
 struct StageTimes {
-  std::array<std::vector<StageTime>, kKeepings> of;  // by answer, stage
+  std::array<std::vector<StageTime>, kKeepings> of;  // by answer, then stage
   double flops =
       0;  // of the model's forward pass of a micro-batch, all devices
 };
-// Empty, with the reason in `why`, as step_time().
+// Returns nothing, with the reason in `why`, when step_time() does.
 std::optional<StageTimes> stage_times(const StepTimeInput& input,
                                       const StepOptions& options,
                                       LinkPlaces& places, std::string& why);

@@ -10,7 +10,7 @@
 namespace shardplan {
 namespace {
 
-// Stages one after the other, and what a report says of them.
+// Composes a step of stages, and the rows of a report.
 class StepComposer {
  public:
   StepComposer(const TimedRun& input, const StepOptions& options,
@@ -84,13 +84,13 @@ class StepComposer {
            updating_seconds(stage, kEstimate);
   }
 
-  // The optimizer's step, once it has all gradients.
+  // Returns the seconds of the optimizer's step, once it has all gradients.
   static double updating_seconds(const StageTime& stage, size_t k) {
     return pick(stage.optimizer.seconds, k) + stage.optimizer_starting +
            pick(stage.state_copies.seconds, k);
   }
 
-  // The dense rate on paper, which a utilisation is a share of.
+  // Returns the dense rate on paper, of which a utilisation is a share.
   std::optional<double> promised_rate() const {
     const Precision precision =
         options_.segments.fp8 != nullptr ? Precision::F8 : input_.precision;
@@ -202,12 +202,12 @@ class StepComposer {
         all_of, Basis::Assumed, std::nullopt);
   }
 
-  // In a step.
+  // Returns how often a collective runs in a step.
   double times(const Sending& sending) const {
     return sending.count *
            (sending.direction == Direction::Update ? 1 : microbatches());
   }
-  // By the estimate.
+  // Returns the seconds that do not hide, by the estimate.
   double exposed_seconds(const Sending& sending, size_t s) const {
     const StageTime& stage = times_.of[kEstimate][s];
     const double seconds = sending.each.seconds.estimate * times(sending);
@@ -257,7 +257,7 @@ class StepComposer {
     }
   }
 
-  // "nvlink", "nvlink+infiniband"
+  // Returns text such as "nvlink" or "nvlink+infiniband".
   std::string link_names(const RankPlaces& places) const {
     std::string names;
     for (size_t i = 0; i < places.per_tier.size(); ++i) {
@@ -267,7 +267,7 @@ class StepComposer {
     return names;
   }
 
-  // What takes longest, and what comes next.
+  // Names the part that takes longest, and the next.
   static void limit(StepTime& result) {
     std::vector<const StepTimePart*> longest;
     for (const StepTimePart& row : result.parts) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// AskedMemory: what devices are asked to hold beside parameters as they are
-// stored, read once for any number of plans.
+// AskedMemory: the memory that a request asks for beyond the stored parameters
+// (training state, KV cache, activations of a step, a serving engine), read
+// once and shared by any number of plans.
 //
-// No plan decides any of it. session/budget.h reads it from flags.
+// No plan changes it. session/memory_request.h fills it from flags.
 #pragma once
 
 #include <memory>
@@ -26,7 +27,8 @@
 
 namespace shardplan {
 
-// Rules that place the leaves of an optimizer, and how they are judged.
+// Rules that place the leaves of an optimizer, and the options to resolve and
+// check them with.
 struct StateRules {
   RuleSet rules;
   ResolveOptions resolving;
@@ -34,37 +36,38 @@ struct StateRules {
 };
 
 struct AskedMemory {
-  // The axes of the cache and of tokens, and the specs of leaves, are left
-  // open: they follow from a plan.
+  // The sharding of the KV cache, the token axes and the leaf specs stay unset
+  // here, because each plan determines its own.
   BudgetOptions options;
   std::optional<std::string> hardware = {};  // a profile's name
   std::optional<StateRules> state_rules = {};
-  TrainedParameters trained = {};   // empty: all
-  GroupOfParameters group_of = {};  // by options.state.groups
+  TrainedParameters trained = {};   // empty: all are trained
+  GroupOfParameters group_of = {};  // indexes options.state.groups
 
   KvAxesAsked axes = {};
-  // Dimensions of parameters that consist of heads, or of parts of recurrent
-  // states. They are looked for where there is a cache.
+  // The dimensions of parameters that consist of heads, and those that consist
+  // of parts of recurrent states. Filled only if there is a cache.
   std::vector<KeyProjection> heads = {};
   std::vector<KeyProjection> states = {};
 
-  // A training step, where there is one.
+  // The training step, if one is requested.
   std::optional<Workload> workload = {};
   StepOptions step = {};
-  // The profile with its measured tables, read for what has a time; null: there
-  // is none, so nothing has.
+  // The hardware profile with its measured tables, for time estimates. Null:
+  // there is no profile, so nothing is timed.
   std::shared_ptr<const HardwareProfile> card = {};
-  // Whether devices are in several slices, and meshes of which it is known what
-  // crosses them: no other has a time.
+  // Whether the devices span several slices, and the meshes whose traffic
+  // between slices is known. On several slices, only these meshes have step
+  // times.
   bool on_slices = false;
   std::vector<SlicedMesh> sliced = {};
   Hide hide = Hide::Framework;
-  AxisNames ulysses_axes = {};             // attention cuts heads over these
-  std::optional<int64_t> source_seq = {};  // tokens that an encoder gives
-  NameReading names = {};                  // of axes in specs
+  AxisNames ulysses_axes = {};             // attention shards heads over these
+  std::optional<int64_t> source_seq = {};  // tokens that the encoder reads
+  NameReading names = {};                  // how axis names in specs are read
 
-  // An engine, where one serves: its settings, and of its mesh what no axis
-  // says.
+  // The serving engine, if any: its settings, and the degrees that no mesh axis
+  // expresses.
   std::optional<ServingInput> serving = {};
 };
 

@@ -8,8 +8,8 @@
 namespace shardplan {
 namespace {
 
-// Rules to put in front of another one: new rules, or a rule that moves. Sorted
-// by place, then by change.
+// Something that goes in front of rule `before`: new rules, or a rule that
+// moves. Sorted by position, then by change.
 struct Arrival {
   int before = 1;
   int change = 0;
@@ -106,7 +106,7 @@ std::optional<Mesh> viewed_mesh(std::vector<Axis> axes,
 
 namespace {
 
-// An axis that only views have, resized in the first of them.
+// Resizes an axis that only views have, in the first view that has it.
 std::optional<Mesh> resized_in_view(const Mesh& mesh, const Axis& wanted) {
   const int64_t now = mesh.size_of(wanted.name);
   std::vector<MeshView> views = mesh.views();
@@ -140,7 +140,8 @@ std::optional<Mesh> resized(const Mesh& mesh, const Axis& wanted) {
     if (axis.size > kMaxDevices / devices) return std::nullopt;
     devices *= axis.size;
   }
-  // A view has as many devices as the mesh: it goes along where it still does.
+  // A view has as many devices as the mesh, so it is kept only if it still
+  // fits.
   return viewed_mesh(std::move(axes), mesh.views());
 }
 

@@ -27,7 +27,7 @@ namespace shardplan {
 struct NewRule {
   std::string pattern;
   PartitionSpec spec;
-  std::vector<std::string> names = {};  // of its parameters, `*` for numbers
+  std::vector<std::string> names = {};  // of its parameters, digits as `*`
 
   bool operator==(const NewRule&) const = default;
 };
@@ -36,10 +36,10 @@ struct NewRule {
 struct RuleChange {
   enum class Kind : uint8_t { SetSpec, SetPattern, Insert, Remove, Move };
   Kind kind = Kind::SetSpec;
-  // 1-based: the rule that is changed. Insert: the rule that the new ones come
-  // to stand before; one more than there are rules means the end.
+  // 1-based: the rule to change. Insert: the new rules go before this one; the
+  // number of rules plus one appends them.
   int rule = 1;
-  int before = 1;              // Move: the rule that it comes to stand before
+  int before = 1;              // Move: the rule that it goes before
   PartitionSpec spec;          // SetSpec
   std::string pattern;         // SetPattern
   std::vector<NewRule> added;  // Insert
@@ -49,17 +49,17 @@ struct RuleChange {
 
 struct ChangedRules {
   RuleSet rules;
-  // Per rule the 0-based number of the one it was; -1 where the pattern is new.
+  // Per rule, its 0-based index before the changes; -1 if its pattern is new.
   std::vector<int> origin;
-  // Per rule the number of the change that wrote or moved it; -1 for none.
+  // Per rule, the index of the change that wrote or moved it; -1: none did.
   std::vector<int> by;
 };
 // Applies all changes at once; each refers to the rules before any change.
-// REQUIRES: no two set, remove or move the same rule.
+// REQUIRES: no two changes set, remove or move the same rule.
 ChangedRules changed(const RuleSet& rules, std::span<const RuleChange> changes);
 
-// Gives dimension `dim` of some parameters another size. It must cover all
-// parameters of a group (evaluate/parameter_groups.h), or none.
+// Gives dimension `dim` of some parameters another size. It must cover either
+// all parameters of a group (evaluate/parameter_groups.h) or none of them.
 struct Padding {
   std::vector<uint32_t> parameters;  // ascending
   int dim = 0;
@@ -68,7 +68,7 @@ struct Padding {
   bool operator==(const Padding&) const = default;
 };
 
-// The part of a candidate that decides where parameters are placed.
+// The part of a candidate that decides how parameters are placed.
 struct Placing {
   std::vector<RuleChange> rules = {};  // applied at once
   std::optional<Mesh> mesh = {};
@@ -78,39 +78,40 @@ struct Placing {
   bool operator==(const Placing&) const = default;
 };
 
-// The sequences of a training step, or those in a cache.
+// The sequences of a training step, or the sequences in a KV cache.
 struct Workload {
   int64_t batch = 1;  // sequences over all devices
-  int64_t seq = 1;    // tokens of each
+  int64_t seq = 1;    // tokens per sequence
 };
 
 struct Device {
-  std::optional<DeviceLimit> limit = {};     // empty: not known
-  int64_t reserve = 0;                       // bytes that are kept free
+  std::optional<DeviceLimit> limit = {};     // empty: unknown
+  int64_t reserve = 0;                       // bytes to leave free
   std::optional<std::string> hardware = {};  // a profile's name
-  // As AskedMemory::card.
+  // See AskedMemory::card.
   std::shared_ptr<const HardwareProfile> card = {};
 };
 
 struct Candidate {
   Placing placing = {};
-  // Each replaces what was asked for as a whole.
+  // Each of these, if set, replaces its counterpart in the request as a whole.
   std::optional<Device> device = {};
   std::optional<Workload> workload = {};
   std::optional<StateOptions> state = {};  // with optimizer and ZeRO
   std::optional<StepOptions> step = {};
   std::optional<ServingInput> serving = {};
-  // The layers of each stage of the pipeline; empty: as asked for. Findings are
-  // those of the stages that were asked for.
+  // The number of layers per pipeline stage; empty: as requested. Findings
+  // still refer to the requested stages.
   std::vector<int64_t> stage_layers = {};
 };
 
-// A mesh of these axes with these views; empty where they do not go together.
+// Returns a mesh with these axes and views; empty if the views do not fit the
+// axes.
 std::optional<Mesh> viewed_mesh(std::vector<Axis> axes,
                                 const std::vector<MeshView>& views);
-// The mesh with one axis resized. Where only a view has the axis, another axis
-// of that view makes up for it. Empty where the views do not suit the size, or
-// it would exceed the largest number of devices.
+// Returns the mesh with one axis resized. If only a view has the axis, another
+// axis of that view compensates for the change. Empty if the views cannot be
+// kept at this size, or if the mesh would have more than kMaxDevices devices.
 std::optional<Mesh> resized(const Mesh& mesh, const Axis& wanted);
 
 }  // namespace shardplan

@@ -24,9 +24,9 @@ bool is_plain(DType dtype) {
          dtype == DType::BF16;
 }
 
-// Whether values of `stored` may be those of a matrix, packed. All methods keep
-// 1 to 8 bits of a number, in words of 8 bytes at most; in one dimension, or
-// with one at least as it was.
+// Returns whether `stored` may hold the packed values of `matrix`. All methods
+// store 1 to 8 bits per element, in words of at most 8 bytes. Packed values are
+// either flat or keep at least one dimension of the matrix.
 bool may_stand_for(const TensorType& stored, const TensorType& matrix) {
   if (stored.shape.empty() || matrix.shape.empty()) return false;
   if (stored.shape == matrix.shape) return !is_plain(stored.dtype);
@@ -43,9 +43,9 @@ bool may_stand_for(const TensorType& stored, const TensorType& matrix) {
   return bits >= numbers && bits < kByte * numbers + kWord;
 }
 
-// How the packed values of `layers.0.mlp.up_proj.weight` are called, by method
+// The names of the packed values of `layers.0.mlp.up_proj.weight`, by method
 // (model/architecture/quantised_tensors.cc): GPTQ and AWQ, compressed-tensors,
-// torchao, MXFP4; others keep the name.
+// torchao, MXFP4. Other methods keep the weight's own name.
 constexpr std::string_view kInputsFirst = "qweight";
 
 std::vector<std::string> packed_names(const std::string& weight) {
@@ -97,9 +97,9 @@ std::nullopt_t refuse_trained(const Manifest& manifest, size_t weight,
           "quantisation");
 }
 
-// Products whose inputs are quantised, too, are none that PyTorch's autograd
-// knows: torchao 0.18 (quantize_/workflows/int8/int8_tensor.py), run with
-// PEFT.
+// Refuses these weights: PyTorch's autograd has no gradient for matmuls whose
+// inputs are quantised as well: torchao 0.18
+// (quantize_/workflows/int8/int8_tensor.py), run with PEFT.
 std::nullopt_t refuse_without_gradient(const Manifest& manifest,
                                        std::string_view form,
                                        Diagnostics& diags) {
@@ -116,7 +116,8 @@ std::nullopt_t refuse_without_gradient(const Manifest& manifest,
           "`Float8WeightOnlyConfig`");
 }
 
-// Per dimension of a matrix, that of what it is made of; -1: none is.
+// Returns, per dimension of a dequantised matrix, the matching dimension of its
+// packed values; -1: none.
 std::vector<int> stored_dims(std::string_view stored_name, const Shape& stored,
                              const Shape& made) {
   std::vector<int> dims(made.size(), -1);
@@ -138,7 +139,8 @@ bool is_for_storage(const AxisNames& axes) {
       axes, [](const std::string& axis) { return is_gathered_axis(axis); });
 }
 
-// Empty where packed values are cut in a way that no matrix is.
+// Returns the spec of the matrix. Empty if the packed values are sharded in a
+// way that the matrix cannot be.
 std::optional<PartitionSpec> spec_of(const Mesh& mesh,
                                      const PartitionSpec& stored,
                                      const std::vector<int>& dims,
@@ -158,7 +160,8 @@ std::optional<PartitionSpec> spec_of(const Mesh& mesh,
     AxisNames& front = spec.dims.front();
     front.insert(front.end(), stored.dims[d].begin(), stored.dims[d].end());
   }
-  // It is gathered before it is used, however it was cut.
+  // The matrix is gathered before use, so drop gathered axes that do not divide
+  // its dimensions.
   for (size_t d = 0; d < shape.size(); ++d) {
     AxisNames& axes = spec.dims[d];
     while (!axes.empty() && is_gathered_axis(axes.back()) &&
@@ -169,7 +172,7 @@ std::optional<PartitionSpec> spec_of(const Mesh& mesh,
   return spec;
 }
 
-// As a product reads it, gathered.
+// Returns the elements per device that a matmul reads, after the gather.
 Int128 numbers_in_use(const Mesh& mesh, const Placement& placement) {
   int64_t shards = 1;
   for (AxisNames axes : placement.spec.dims) {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The model that a quantised one stands for, where what is quantised is frozen
-// (QLoRA): what its forward pass multiplies with.
+// DequantisedModel: the model that a quantised one with frozen weights (QLoRA)
+// computes with. It holds the weights as its matmuls read them.
 //
 // Packed values, scales and zero points are state, and are counted as they are
-// stored. Products read the numbers that they stand for: made for a moment of
-// one weight (bitsandbytes' MatMul4Bit dequantises in forward and once more in
-// backward, and converts that where gradients have another dtype), or within
-// the kernel; or made for a layer's forward pass and kept for its backward
-// (torchao's weights of 8 bits, whose product PyTorch's autograd sees). Here
-// each quantised weight has a stand-in with the name and shape that the config
-// gives it without its quantisation; adapters, and what is not quantised, are
-// themselves.
+// stored. Matmuls read the dequantised elements. bitsandbytes' MatMul4Bit
+// dequantises one weight at a time, in forward and again in backward, and
+// converts the result if gradients have another dtype; other kernels dequantise
+// internally. torchao's 8-bit weights are dequantised for a layer's forward
+// pass and saved for its backward pass, because PyTorch's autograd sees the
+// matmul. Each quantised weight has a stand-in here, with the name and shape
+// that the config without its quantisation gives it. Adapters and unquantised
+// weights are unchanged.
 #pragma once
 
 #include <cstddef>
@@ -25,40 +25,46 @@
 
 namespace shardplan {
 
-// A model, and what of the stored one its parameters are or are made of.
+// A model, and the stored parameters that its parameters are, or are
+// dequantised from.
 struct DequantisedModel : Model {
-  bool keeps_made = false;  // from forward to backward
-  // Per parameter of it: the one of the stored model that it is, or is made of.
+  bool keeps_made = false;  // dequantised weights are saved for backward
+  // Per parameter of this model: the parameter of the stored model that it is,
+  // or is dequantised from; whether it is dequantised; and whether it is
+  // frozen.
   std::vector<size_t> stored;
   std::vector<bool> made;
   std::vector<bool> frozen;
 };
 
-// `plain` is the model before (Model::unquantised); `frozen` is per parameter
-// of `manifest`. Empty, with the reason reported (SP009): a quantised weight is
-// trained, or no gradient flows through products with it, or nothing in
-// `manifest` is what a weight of `plain` could be made of, or its shape says
-// that it is of another.
+// Builds the model that `manifest` stands for. `plain` is the manifest without
+// quantisation (Model::unquantised); `frozen` is per parameter of `manifest`.
+// Empty, with the reason reported (SP009), if a quantised weight or a parameter
+// outside the config is trained, if no gradient flows through matmuls with the
+// quantised weights, if no parameter of `manifest` matches a weight of `plain`,
+// or if the shape of a match rules it out.
 std::optional<DequantisedModel> dequantised_model(
     const Manifest& manifest, const Manifest& plain,
     const std::vector<bool>& frozen, Diagnostics& diags);
 
 struct DequantisedPlan {
   Plan plan;  // of DequantisedModel::manifest
-  // Per parameter, the numbers that are made of it as it is used; 0 of others.
+  // Per parameter, the elements that one device dequantises when it is used; 0
+  // for parameters that are stored plain.
   std::vector<Int128> numbers;
-  Int128 largest = 0;  // of these
+  Int128 largest = 0;  // largest entry of `numbers`
 };
 
-// Cut as what is stored. Empty, with the reason reported (SP009): packed values
-// whose dimensions are none of a matrix are cut otherwise than for storage.
+// Shards each parameter as its stored counterpart. Empty, with the reason
+// reported (SP009), if packed values are sharded for computation along a
+// dimension that corresponds to none of the matrix.
 std::optional<DequantisedPlan> dequantised_plan(const DequantisedModel& model,
                                                 const Manifest& manifest,
                                                 const Plan& plan,
                                                 Diagnostics& diags);
 
-// What is known per parameter of the model's manifest, per parameter of the
-// stored one: scales are of the layer that their weight is of. -1: none.
+// Maps `layer_of`, per parameter of the model's manifest, to one entry per
+// stored parameter: scales belong to the layer of their weight. -1: no layer.
 std::vector<int64_t> stored_layers(const DequantisedModel& model,
                                    const Manifest& manifest,
                                    const std::vector<int64_t>& layer_of);

@@ -8,7 +8,7 @@
 namespace shardplan {
 namespace {
 
-// A copy of the rules without source locations.
+// Returns a copy of the rules without source locations.
 RuleSet without_places(const RuleSet& rules) {
   RuleSet result = rules;
   result.sources.clear();
@@ -165,7 +165,7 @@ std::optional<PlacedGroups> Evaluator::place(const Placing& placing,
   std::optional<LintOptions> staged;
   std::optional<StagedCounts> staged_counts;
   if (asked_ && asked_->memory.options.stages) {
-    // How many stages there are follows from the mesh.
+    // The number of stages depends on the mesh.
     const Plan all = plan_of_all(*plan, ground_.groups);
     staged = ground_.linting;
     staged->stages = parameter_stages(

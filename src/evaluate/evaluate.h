@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The single place that judges: it resolves the rules on a mesh, sizes the
-// shards of every device, reports the findings, and asks what devices hold then
-// (evaluate/plan_judge.h).
+// The one place that judges plans: judge_plan() for the requested plan, and an
+// Evaluator for the candidates of a search. Both resolve the rules on a mesh,
+// size the shards of every device, report the findings, and ask what devices
+// then hold (evaluate/plan_judge.h).
 //
-// judge_plan() covers the requested plan parameter by parameter, so that its
-// findings can be shown. An Evaluator covers the candidates of a search by
-// groups of parameters, since it only counts and compares findings. A
-// Groundwork holds everything that no candidate changes: groups, units, and
-// where rules match.
+// judge_plan() works parameter by parameter, because its findings are shown. An
+// Evaluator works on groups of parameters, because it only counts and compares
+// findings. A Groundwork holds everything that no candidate changes: groups,
+// units, and rule matches.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@
 
 namespace shardplan {
 
-// A whole model under a plan.
+// A whole model under one plan.
 struct JudgedPlan {
   Folding folding;  // by placement
   StagedCounts counts;
@@ -53,8 +53,8 @@ std::optional<JudgedPlan> judge_plan(const Model& model, const RuleSet* rules,
 struct Groundwork {
   const Manifest& manifest;
   const RuleSet* rules = nullptr;  // null: a saved plan
-  std::optional<Plan> saved;       // then its placements, of the groups
-  ConvertOptions converting;       // and how these are placed again
+  std::optional<Plan> saved;       // else the saved plan, placing the groups
+  ConvertOptions converting;       // how to place `saved` on another mesh
   ResolveOptions resolving;
   LintOptions linting;
   ParameterGroups groups;
@@ -68,26 +68,27 @@ struct Groundwork {
   std::shared_ptr<const Matched> unchanged;
 };
 
-// Whether findings carry source locations. Looking up lines takes time, so a
-// search that shows nobody its findings leaves them out.
+// Whether findings carry source locations. Line look-ups cost time, so a search
+// whose findings are never shown omits them.
 enum class Places : uint8_t { Kept, LeftOut };
 
-// `manifest` and `rules` must outlive the result. `found` comes from
-// find_rules(), `known` from unit_facts(); `folding` is by type, or by the
-// placements that these rules made.
+// Prepares a search over `rules`. `manifest` and `rules` must outlive the
+// result. `found` comes from find_rules() and `known` from unit_facts().
+// `folding` is by type, or by the placements that these rules made.
 Groundwork groundwork_of_rules(const Manifest& manifest, const RuleSet& rules,
                                FoundSets found, const Folding& folding,
                                UnitFacts known, const ResolveOptions& resolving,
                                const LintOptions& linting, Places places);
-// For a saved plan, whose requested specs are resolved again on each mesh.
-// REQUIRES: its candidates change only the mesh. `manifest` must outlive it.
+// Prepares a search over a saved plan, whose requested specs are resolved again
+// on each mesh. REQUIRES: candidates change only the mesh. `manifest` must
+// outlive the result.
 Groundwork groundwork_of_plan(const Manifest& manifest, const Plan& plan,
                               const Folding& folding, UnitFacts known,
                               const ConvertOptions& converting,
                               const LintOptions& linting);
 
-// Groups of parameters as a candidate places them: the plan is that of their
-// firsts.
+// The groups of parameters as a candidate places them. The plan places the
+// first parameter of each group.
 struct PlacedGroups {
   std::shared_ptr<const Groundwork::Matched> matched;  // null for a saved plan
   Plan plan;
@@ -97,48 +98,49 @@ struct PlacedGroups {
 // Expands a plan of the groups to all parameters.
 Plan plan_of_all(Plan plan, const ParameterGroups& groups);
 
-// Judges candidates one after the other, and computes again only what differs
-// from the one before. Each thread needs its own evaluator.
+// Judges candidates one after another, and recomputes only what differs from
+// the previous one. Each thread needs its own evaluator.
 class Evaluator {
  public:
   // `ground` must outlive the evaluator.
   explicit Evaluator(const Groundwork& ground) : ground_(ground) {}
-  // This one can judge candidates, too. Its findings have the severities of
-  // `like`.
+  // Creates an evaluator that can also judge candidates. Its findings have the
+  // severities of `like`.
   Evaluator(const Groundwork& ground, const Asked& asked,
             const Diagnostics& like)
       : ground_(ground), asked_(asked), like_(like.fresh()) {}
-  // An evaluator for another thread that shares what is known of patterns and
-  // layers.
+  // Returns an evaluator for another thread, which starts with what this one
+  // has cached about patterns and layers.
   Evaluator beside() const;
 
   const Groundwork& ground() const { return ground_; }
 
-  // Runs the checks of `sides` and reports their findings. `mesh` applies if
-  // there is no other. Empty if the placing is invalid: a new pattern does not
-  // compile, or a size exceeds 63 bits.
+  // Runs the checks of `sides` and reports their findings. Uses `mesh` unless
+  // the placing has its own. Empty if the placing is invalid: a new pattern
+  // does not compile, or a size exceeds 63 bits.
   std::optional<PlacedGroups> place(const Placing& placing, const Mesh& mesh,
                                     std::span<const Needs> sides,
                                     Diagnostics& diags);
 
-  // A placing with all that it decides.
+  // A placing and everything that follows from it.
   struct Placed {
     Placing placing;
-    Diagnostics findings;      // about the plan, and about rules of state
+    Diagnostics findings;      // about the plan and its state rules
     std::optional<Plan> plan;  // of all parameters; of groups with an engine
-    std::unique_ptr<PlanJudge> judge;  // null: the findings say why
-    std::shared_ptr<const Groundwork::Matched> matched;  // of changed rules
+    std::unique_ptr<PlanJudge> judge;  // null: see the findings
+    std::shared_ptr<const Groundwork::Matched> matched;  // if rules changed
   };
-  // Kept until another placing is asked for. REQUIRES: this was made with
-  // `asked`, and the placing has a mesh.
+  // Returns the placing, and caches it until another one is requested.
+  // REQUIRES: the evaluator has `asked`, and the placing has a mesh.
   Placed& placed(const Placing& placing);
 
-  // Empty, with the reason reported. REQUIRES: as placed().
+  // Judges a candidate. Empty, with the reason reported. REQUIRES: see
+  // placed().
   std::optional<Judgement> judge(const Candidate& candidate,
                                  Diagnostics& diags);
 
-  // Parameters, rules and placements visited so far. It is the same on every
-  // machine, so searches use it as their limit.
+  // Returns the number of parameters, rules and placements visited so far. It
+  // is the same on every machine, so searches use it as their limit.
   int64_t work() const { return work_; }
 
  private:

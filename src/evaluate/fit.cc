@@ -25,7 +25,8 @@ Fit fit_of(const Serving& serving) {
     return fit;
   }
   if (!serving.uncounted.empty()) {
-    // Weights that do not fit are sure; that the cache does is not.
+    // Only the weights are certain: they may not fit, but whether the cache
+    // fits is unknown.
     fit.needed = usable - std::max<int64_t>(serving.spare(0), 0);
     if (serving.missing_at_start > 0 || serving.missing_for_steps > 0 ||
         !serving.holds(2)) {
@@ -38,7 +39,7 @@ Fit fit_of(const Serving& serving) {
   const bool holds = missing == 0 && serving.holds(0);
   int64_t headroom = serving.spare(0);
   if (missing > 0) headroom = std::min(headroom, -missing);
-  // Pools are cut into whole pages and states, so bytes alone may not decide.
+  // Pools consist of whole pages and states, so bytes alone may not decide.
   headroom =
       holds ? std::max<int64_t>(headroom, 0) : std::min<int64_t>(headroom, -1);
   fit.headroom = headroom;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one answer to whether what was asked for fits: the training step where
-// there is one, what an engine holds where one serves, else the state.
+// fit_of(): the one answer to whether a request fits. It covers the training
+// step if there is one, what an engine holds if one serves, else the state.
 #pragma once
 
 #include "activations/bracket.h"
@@ -10,12 +10,14 @@
 
 namespace shardplan {
 
-// `step` is null where no training step is asked for. A state that does not fit
-// (SP301) decides, whatever the step's range.
+// Reports whether a training step or a state fits. `step` is null if no
+// training step is requested. A state that does not fit (SP301) decides the
+// answer, whatever the step's range.
 Fit fit_of(const Budget& budget, const MemoryBracket* step);
 
-// Of each data-parallel group's share of the sequences asked for, at least one.
-// No headroom is known where the engine refuses the degrees.
+// Reports whether each data-parallel group holds its share of the requested
+// sequences, at least one. Headroom is unknown if the engine refuses the
+// degrees.
 Fit fit_of(const Serving& serving);
 
 }  // namespace shardplan

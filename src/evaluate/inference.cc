@@ -27,10 +27,10 @@ std::string first_error(const Diagnostics& diags) {
   return "its forward pass cannot be placed";
 }
 
-// A forward pass that is partitioned, and what is asked of it again and again.
+// A partitioned forward pass, and the facts about it that every timing needs.
 class PartitionedPass {
  public:
-  // A pass on a plan. False, with the reason in `why`.
+  // Failures of partition() leave their reason in `why`.
   PartitionedPass(const InferenceQuestion& of, const Diagnostics& like,
                   std::string& why)
       : of_(of), found_(like.fresh()), why_(why) {}
@@ -69,12 +69,13 @@ class PartitionedPass {
   double element_bytes() const { return bits_of(dtype_) / 8; }
   const std::vector<double>& counts() const { return counts_; }
   const std::vector<std::string>& labels() const { return labels_; }
-  // The model with weights as products read them, before experts are stacked.
+  // Returns the model with its weights as matmuls read them, before experts are
+  // stacked.
   const Model& computed() const {
     return step().dequantised ? *step().dequantised : of_.model;
   }
 
-  // A parameter of the graph's manifest, and of that of computed().
+  // A parameter of the graph's manifest, and its index in computed().
   struct Found {
     const TensorType& type;
     size_t computed = 0;
@@ -94,7 +95,7 @@ class PartitionedPass {
                  stored_->of(stored_at, one.elements())};
   }
 
-  // Sets the sizes of caches other than keys and values by head.
+  // Sets the sizes of caches that are not per-head keys and values.
   void add_cache(InferencePass& pass) const {
     const auto layers = kv_layers(of_.model.manifest.facts);
     if (!layers) return;
@@ -104,12 +105,12 @@ class PartitionedPass {
       const auto numbers = static_cast<double>(layer.heads * layer.width);
       const double bytes = static_cast<double>(
           byte_count(1, layer.dtype.value_or(of_.kv.dtype)).value_or(2));
-      // A layer may keep several parts; the largest is the state proper.
+      // A layer may store several parts; the largest one is the state proper.
       pass.state_bytes = std::max(pass.state_bytes, numbers * bytes);
     }
   }
 
-  // What one stage hands to the next, of so many tokens.
+  // Returns the bytes that one stage sends to the next for this many tokens.
   double handed_bytes(double tokens) const {
     for (const InstructionId i : view_.instructions()) {
       if (!view_.computes(i) || !view_.op(i).is_lookup) continue;
@@ -122,7 +123,8 @@ class PartitionedPass {
  private:
   const StepModel& step() const { return *of_.passes.step; }
 
-  // How often each segment occurs, by layers that stand for others.
+  // Counts how often each segment occurs; a partitioned layer may represent
+  // several.
   void list_segments(const SegmentOptions& options) {
     const auto segments = segments_of(program(), options, {});
     counts_.assign(segments.size(), 0);
@@ -142,7 +144,7 @@ class PartitionedPass {
   }
 
   const InferenceQuestion& of_;
-  Diagnostics found_;  // what is wrong here has no place in a report
+  Diagnostics found_;  // problems here are not part of the report
   std::string& why_;
   std::optional<Steps> steps_;
   std::optional<Steps::Forward> forward_;
@@ -164,8 +166,8 @@ std::string workload_text(double sequences, int64_t tokens, bool decodes) {
 
 // --- As an engine does it.
 
-// An engine's layout of a model: how weights are cut, by what labels of their
-// architecture say of dimensions.
+// An engine's layout of a model: how it shards each weight, derived from the
+// dimension labels of the architecture.
 class EngineCuts {
  public:
   EngineCuts(const Serving& serving, const Model& computed)
@@ -257,8 +259,8 @@ class EngineCuts {
         return;
     }
   }
-  // A table of the vocabulary that is not the head: SGLang's data-parallel
-  // attention has it whole on every rank.
+  // Returns whether this is a vocabulary table other than the head, which
+  // SGLang's data-parallel attention replicates on every rank.
   static bool is_token_embedding(const std::string& parameter) {
     return parameter.find("embed") != std::string::npos;
   }
@@ -268,10 +270,11 @@ class EngineCuts {
   const Model& computed_;
 };
 
-// Tokens of the program that is priced for every number of tokens.
+// Tokens in the program that is partitioned once and priced for any token
+// count.
 constexpr int64_t kProgramTokens = 16;
 
-// Every parameter whole on one device.
+// Places every parameter unsharded on one device.
 std::optional<Plan> whole_plan(const Manifest& manifest, const RuleSet& rules,
                                Diagnostics& diags) {
   ResolveOptions how;
@@ -330,8 +333,8 @@ class EngineTimer {
   }
 
  private:
-  // Seconds that releases without asynchronous scheduling take between passes:
-  // vLLM 0.5 spent most of a step of 25 milliseconds outside of the GPU.
+  // Seconds that releases without asynchronous scheduling spend between passes:
+  // vLLM 0.5 spent most of a 25-millisecond step outside the GPU.
   static constexpr double kSlowestOverhead = 1e-2;
 
   const InferenceQuestion& of_;
@@ -348,8 +351,8 @@ Seconds total_of(const StageTimes& times) {
           times.of[2].front().microbatch()};
 }
 
-// Both times of an engine that runs a workload without a pause: whenever a
-// request ends, the next one begins.
+// Sets both times of an engine under a continuous workload: whenever a request
+// ends, the next one begins.
 void schedule(EngineTimer& timer, const Serving& serving,
               const ServedWorkload& workload, double running, double waiting,
               InferenceTimes& answer) {
@@ -361,8 +364,9 @@ void schedule(EngineTimer& timer, const Serving& serving,
   decoding.context = input + output / 2;
   const auto decode = timer.pass(decoding);
   if (!decode) return;
-  // Tokens of others' prompts that come with each token of a sequence, as one
-  // prompt in some of the passes, or several in all of them.
+  // The prompt tokens of other requests that arrive per generated token of a
+  // sequence. They form one prompt in some passes, or several prompts in every
+  // pass.
   const auto budget = static_cast<double>(serving.settings.batched_tokens);
   const double arriving = (running - 1) * input / std::max(output, 1.0);
   const bool mixes = serving.engine->mixes_prompts;
@@ -379,13 +383,14 @@ void schedule(EngineTimer& timer, const Serving& serving,
   const double rest = mixes ? 1 - share : 1;
   const StageTimes token =
       summed({{*decode, {1, rest, rest}}, {*mixed_pass, {0, share, share}}});
-  // The fullest group decides how long a pass takes, and other groups may have
-  // one request fewer.
+  // The fullest group decides how long a pass takes; other groups may have one
+  // request fewer.
   answer.next_token = timer.composed(
       token,
       std::min(running * groups, static_cast<double>(workload.concurrency)));
 
-  // The first token: the passes of its own prompt, behind those of others.
+  // The first token waits for the passes of its own prompt and of the prompts
+  // ahead of it.
   const double chunks = std::ceil(input / room);
   RunTokens alone;
   alone.prompts = 1;
@@ -399,12 +404,12 @@ void schedule(EngineTimer& timer, const Serving& serving,
   const auto shared = beside.decoding > 0 ? timer.pass(beside) : prefill;
   if (!shared) return;
   const double own = chunks * total_of(*shared).estimate;
-  // Prompts that wait: half of the time in which one is processed is already
-  // over, by how much of all time prompts are processed.
+  // Prompts ahead: on average a prompt in progress is half done, weighted by
+  // the fraction of time in which prompts are processed.
   const double busy = std::min(
       1.0, running * own / (own + output * answer.next_token->total.estimate));
   const double ahead = std::min((running - 1) / 2, busy / 2 * (running - 1));
-  // Before that those that wait for a place let others end.
+  // Before that, a request that waits for a slot lets others finish.
   const double turns = output * waiting / running;
   const StageTimes first =
       summed({{*prefill, {chunks, 0, 0}},
@@ -413,8 +418,8 @@ void schedule(EngineTimer& timer, const Serving& serving,
   answer.first_token = timer.composed(first, input);
 }
 
-// Sequences that one group generates at once, of those that it is asked for:
-// the others wait for a place in the cache, or for their turn.
+// Returns the sequences that one group generates at once, at most `wanted`. The
+// others wait for room in the cache or for their turn.
 double running_sequences(const Serving& serving, double wanted) {
   const double cached = std::floor(serving.group_sequences(1));
   return std::min(
@@ -463,7 +468,8 @@ std::optional<StepTime> time_on_plan(const InferenceQuestion& of,
   return composed_time(input, {}, *times, places);
 }
 
-// Why a model's passes are not those of one decoder; "" where they are.
+// Returns why a model's passes are not those of a single decoder; "" if they
+// are.
 std::string unlike_decoder(const Model& model) {
   const auto layers = kv_layers(model.manifest.facts);
   if (layers && std::ranges::any_of(*layers, [](const KvLayer& layer) {
@@ -480,7 +486,7 @@ InferencePasses inference_passes(const Model& model, const Diagnostics& like) {
   InferencePasses passes;
   passes.untimed = unlike_decoder(model);
   if (!passes.untimed.empty()) return passes;
-  Diagnostics found = like.fresh();  // what is wrong has no place in a report
+  Diagnostics found = like.fresh();  // problems here are not part of the report
   const TrainedParameters none(model.manifest.size(), false);
   passes.step = step_model(model, none, found);
   if (!passes.step) {

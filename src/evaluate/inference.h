@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times of inference: until a prompt's first token, and of each token after it,
-// under a plan or as an engine cuts and schedules the model.
+// InferenceTimes: how long inference takes until a prompt's first token, and
+// for each token after it, under a plan or as an engine shards and schedules
+// the model.
 //
-// Under a plan a batch is processed or generated together. An engine runs
-// passes: every sequence that is generated adds a token in each, and prompts of
-// others are processed in some of them, in chunks of its budget of tokens.
+// Under a plan, a batch is processed or generated together. An engine runs
+// passes: each pass adds one token to every sequence that is being generated,
+// and some passes also process prompts of other sequences, in chunks of the
+// engine's token budget.
 #pragma once
 
 #include <cstdint>
@@ -26,19 +28,20 @@
 namespace shardplan {
 
 struct InferenceTimes {
-  std::optional<StepTime> first_token;  // of a prompt
-  std::optional<StepTime> next_token;   // of every one after it
-  std::string untimed;                  // why there is neither
+  std::optional<StepTime> first_token;  // for a prompt
+  std::optional<StepTime> next_token;   // for every token after it
+  std::string untimed;                  // why both times are missing
   std::string workload;                 // "8 sequences, each at 4,096 tokens"
-  std::vector<std::string> calibrated;  // files that the times rest on
+  std::vector<std::string> calibrated;  // calibration files that the times rely
+                                        // on
 };
 
-// A model as passes compute it, made once for any number of plans.
+// The model as inference passes compute it, built once for any number of plans.
 struct InferencePasses {
   std::optional<StepModel> step;
-  std::string untimed;  // why no plan has a time; "" where plans have
+  std::string untimed;  // why no plan has a time; "" if plans have
 };
-// `model` must outlive it.
+// Builds the passes. `model` must outlive the result.
 InferencePasses inference_passes(const Model& model, const Diagnostics& like);
 
 struct InferenceQuestion {
@@ -48,15 +51,15 @@ struct InferenceQuestion {
   const KvRequest& kv;
   const HardwareProfile& card;
 
-  // Whether kernels are started one by one.
+  // Returns whether kernels are launched one by one.
   bool eager() const { return memory.step.kernels == Kernels::Eager; }
 };
 
 InferenceTimes plan_inference(const InferenceQuestion& question,
                               const Plan& plan, const RuleSet* rules,
                               const Diagnostics& like);
-// With a workload (ServingInput::workload) both times, else that of a token at
-// the batch and length that the engine is asked to hold.
+// Returns both times if there is a workload (ServingInput::workload), else the
+// time of one token at the requested batch and length.
 InferenceTimes engine_inference(const InferenceQuestion& question,
                                 const Serving& serving,
                                 const Diagnostics& like);

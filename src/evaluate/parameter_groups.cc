@@ -21,10 +21,11 @@ ParameterGroups parameter_groups(const Manifest& manifest,
   result.folded_names = folding.folded_names;
   result.firsts.facts = manifest.facts;
   result.plain_names = manifest.names_are_plain();
-  // Experts of layers with as many of them are alike; others are each its own.
-  std::map<std::pair<int64_t, int64_t>, uint32_t> dealt;  // 0: of none
-  std::map<AxisLabels, uint32_t> labels;                  // 0 stands for none
-  // Most classes are a single group, so remember the latest one.
+  // Experts of layers with equal expert counts are alike unless they differ
+  // within their layer.
+  std::map<std::pair<int64_t, int64_t>, uint32_t> dealt;  // 0: no expert
+  std::map<AxisLabels, uint32_t> labels;                  // 0: no labels
+  // Most classes form a single group, so remember the latest one.
   struct Latest {
     uint32_t set = 0;
     uint32_t label = 0;
@@ -98,9 +99,9 @@ Folding fold_groups(const ParameterGroups& groups,
 
 namespace {
 
-// Per folded name the rules with new patterns that are found in it, by their
-// new numbers; no entries where no pattern is new. Empty when a pattern cannot
-// be compiled.
+// Per folded name, the rules with new patterns that match it, by their new
+// numbers; no entries if no pattern is new. Empty if a pattern does not
+// compile.
 using FoundByName = std::vector<std::vector<int>>;
 std::optional<FoundByName> find_new(const ParameterGroups& groups,
                                     const ChangedRules& change, int64_t& work) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Groups of parameters that no candidate distinguishes: equal type, labels and
-// matching rules, and names that differ only in numbers. The first parameter
-// stands for its group, so the cost of a candidate does not grow with the
-// number of layers.
+// ParameterGroups: groups of parameters that no candidate can distinguish. They
+// have equal types, labels and matching rules, and their names differ only in
+// numbers. The first parameter represents its group, so the cost of a candidate
+// does not grow with the number of layers.
 //
-// Patterns are searched once. Reordering rules, changing specs or the mesh
+// Patterns are searched once: reordering rules, or changing specs or the mesh,
 // needs no new search. A new pattern is searched in one name per group, so it
 // must treat all numbers alike.
 #pragma once
@@ -24,33 +24,33 @@
 namespace shardplan {
 
 struct ParameterGroup {
-  uint32_t set = 0;     // number of the set of rules found
-  uint32_t folded = 0;  // number of its folded name
-  uint32_t first = 0;   // its first parameter
+  uint32_t set = 0;     // index of its set of matching rules
+  uint32_t folded = 0;  // index of its folded name
+  uint32_t first = 0;   // index of its first parameter
   int64_t count = 0;
   bool may_decide = true;  // false: a scalar, which strict rules skip
 };
 
 struct ParameterGroups {
-  std::vector<std::vector<int>> sets;  // 0-based rules, ascending
+  std::vector<std::vector<int>> sets;  // 0-based rule numbers, ascending
   std::vector<std::string> folded_names;
-  std::vector<ParameterGroup> groups;  // by first parameter
+  std::vector<ParameterGroup> groups;  // ordered by first parameter
   std::vector<uint32_t> group_of;      // per parameter
-  Manifest firsts;                     // the first parameter of every group
-  std::vector<ExpertTensor> experts;   // per group, as Matches::experts
-  bool plain_names = true;             // of all parameters
+  Manifest firsts;                     // the first parameter of each group
+  std::vector<ExpertTensor> experts;   // per group; see Matches::experts
+  bool plain_names = true;             // all names are printable ASCII
 };
 
-// `folding` is by type, or by the placements of a plan made with these rules.
-// Without `places` the firsts carry no source locations, which saves looking up
-// lines for findings that nobody sees.
-// `experts` is empty where no rule deals experts out.
+// Groups the parameters. `folding` is by type, or by the placements of a plan
+// made with these rules. Without `places`, `firsts` has no source locations,
+// which saves line look-ups for findings that nobody sees. `experts` is empty
+// if no rule places whole experts.
 ParameterGroups parameter_groups(const Manifest& manifest,
                                  const Folding& folding, FoundSets found,
                                  std::span<const ExpertTensor> experts,
                                  bool strict, bool places);
 
-// fold() of the groups by `kinds`; each class counts parameters, not groups.
+// Folds the groups by `kinds`; each class counts parameters, not groups.
 Folding fold_groups(const ParameterGroups& groups,
                     const std::vector<uint32_t>& kinds);
 
@@ -60,11 +60,11 @@ std::optional<Matches> match_groups(const ParameterGroups& groups,
                                     size_t rules_before,
                                     const ChangedRules& change, int64_t& work);
 
-// The groups' firsts, padded. Empty if a size, or the model's total, exceeds 63
-// bits, or if the padding covers part of a group.
+// Returns `firsts`, padded. Empty if a size or the model's total exceeds 63
+// bits, or if the padding covers only part of a group.
 std::optional<Manifest> padded_firsts(const ParameterGroups& groups,
                                       const Padding& padding);
-// The manifest, padded. Empty if a size exceeds 63 bits.
+// Returns the manifest, padded. Empty if a size exceeds 63 bits.
 std::optional<Manifest> padded(const Manifest& manifest,
                                const Padding& padding);
 

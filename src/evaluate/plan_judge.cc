@@ -19,7 +19,8 @@
 namespace shardplan {
 namespace {
 
-// Stages hold different layers: nothing of one layer is cut over them.
+// Stages hold different layers, so no tensor of a layer is sharded over their
+// axis.
 bool check_stage_axis(const std::optional<Stages>& stages, const KvAxes& axes,
                       Diagnostics& diags) {
   if (!stages) return true;
@@ -38,8 +39,8 @@ bool check_stage_axis(const std::optional<Stages>& stages, const KvAxes& axes,
   return true;
 }
 
-// The axes that a step's tokens are said to be cut over are axes of the mesh,
-// or declared: then they have size 1.
+// Checks the axes that shard a step's tokens: they must be axes of the mesh, or
+// declared axes, which have size 1.
 bool check_token_axes(const AskedMemory& asked, const Plan& plan,
                       Diagnostics& diags) {
   const std::array<std::pair<std::string_view, const AxisNames*>, 3> lists = {
@@ -68,8 +69,8 @@ bool check_token_axes(const AskedMemory& asked, const Plan& plan,
   return true;
 }
 
-// Experts that are dealt out are counted by layer, of which each rank has its
-// part: that holds where the state of all experts of a layer is alike.
+// Experts placed whole are counted per layer and divided among the ranks. That
+// is exact only if all experts of a layer have the same state.
 bool has_alike_experts(const Manifest& manifest, const Plan& plan,
                        const StateSpecs& specs, Diagnostics& diags) {
   const auto is_counted = [](const Placement& placement) {
@@ -93,7 +94,8 @@ bool has_alike_experts(const Manifest& manifest, const Plan& plan,
   return true;
 }
 
-// Kinds of leaves: as rules of their own place them, or by what is trained.
+// Sets the kinds of leaves: from state rules if there are any, else from which
+// parameters are trained.
 bool place_state(const Asked& asked, const Plan& plan, HeldInput& held,
                  Diagnostics& diags) {
   const AskedMemory& memory = asked.memory;
@@ -114,7 +116,7 @@ bool place_state(const Asked& asked, const Plan& plan, HeldInput& held,
   auto specs = resolve_state_rules(asked.model.manifest, plan,
                                    held.options.state, by.rules, how,
                                    memory.trained, memory.group_of, diags);
-  // Findings about rules of leaves, as about those of parameters.
+  // Reports findings about state rules like findings about parameter rules.
   if (!specs ||
       !judge_plan(Model(specs->leaves), &by.rules, specs->plan, by.linting,
                   std::array{Needs::Names, Needs::Specs}, diags)) {
@@ -127,11 +129,12 @@ bool place_state(const Asked& asked, const Plan& plan, HeldInput& held,
                            diags);
 }
 
-// Bytes of cache with which the fullest device is just full. Fragmentation
-// takes ceil(S x f) on top of a sum S, so S + ceil(S x f) <= A wherever
-// S <= A / (1 + f), and conversely.
+// Returns the bytes of cache that exactly fill the fullest device.
+// Fragmentation adds ceil(S x f) to a sum S, and S + ceil(S x f) <= A if and
+// only if S <= A / (1 + f).
 int64_t room_for_cache(const BudgetOptions& options, const Budget& budget) {
-  constexpr int64_t kMillion = 1'000'000;  // as make_budget reads the fraction
+  constexpr int64_t kMillion = 1'000'000;  // make_budget's precision of the
+                                           // fraction
   const Int128 lost = std::llround(options.fragmentation * kMillion);
   const Int128 usable = options.limit->usable - options.reserve;
   const CategoryBytes& bytes = budget.classes.front().bytes;
@@ -147,8 +150,8 @@ int64_t room_for_cache(const BudgetOptions& options, const Budget& budget) {
 constexpr std::array<std::string_view, 3> kEngineDataAxes = {"dp", "data",
                                                              "replica"};
 
-// Axes of a view but for stages and size 1; groups of data parallelism may have
-// any of their names.
+// Returns the axes of a view without the stage axis and axes of size 1. Every
+// data-parallel axis is renamed to `dp`, so that names do not matter.
 std::vector<Axis> compared_axes(const MeshView& view, const AxisName& stages) {
   std::vector<Axis> axes;
   for (const Axis& axis : view.axes) {
@@ -159,13 +162,14 @@ std::vector<Axis> compared_axes(const MeshView& view, const AxisName& stages) {
   return axes;
 }
 
-// "`experts:ep=8`", as the engine lays it out; "" where it has no such view.
+// Returns "`experts:ep=8`", as the engine lays it out; "" if it has no such
+// view.
 std::string engine_view_text(const Mesh& layout, const std::string& view) {
   if (!layout.has_view(view)) return "";
   return in_backticks(view + ":" + axes_text(layout.axes_of(view)));
 }
 
-// The first view of the mesh that the engine does not have itself.
+// Returns the first view of the mesh that is not one of the engine's own.
 const MeshView* foreign_view(const Mesh& mesh, const Mesh& layout,
                              const AxisName& stages) {
   const auto is_foreign = [&](const MeshView& view) {
@@ -177,8 +181,8 @@ const MeshView* foreign_view(const Mesh& mesh, const Mesh& layout,
   return found == mesh.views().end() ? nullptr : &*found;
 }
 
-// A view is another way to say how the engine is to lay out experts. Reports
-// one that is not among its ways.
+// Applies the requested views, another way to request an expert layout. Reports
+// a view that the engine cannot lay out.
 std::optional<EngineMesh> with_asked_views(const ServingInput& asked,
                                            const EngineMesh& of,
                                            const Mesh& mesh,
@@ -211,7 +215,7 @@ std::optional<EngineMesh> with_asked_views(const ServingInput& asked,
   return report;
 }
 
-// Over how many devices an engine cuts a model on this mesh.
+// Returns the degrees over which the engine shards a model on this mesh.
 std::optional<EngineMesh> engine_mesh(const ServingInput& asked,
                                       const Mesh& mesh, Diagnostics& diags) {
   EngineMesh of = asked.mesh;
@@ -357,7 +361,7 @@ std::vector<DivisionProblem> PlanJudge::refused(const Candidate& candidate) {
   std::optional<StagePlan> made;
   const auto stages = options_of(candidate, held_).stages;
   if (stages && step.schedule == PipelineSchedule::Interleaved) {
-    Diagnostics known;  // whoever budgets the stages reports them
+    Diagnostics known;  // the budget of the stages reports problems
     made = stages_of_plan(asked_.model.manifest, plan_, *held_.groups, *stages,
                           known);
   }
@@ -482,7 +486,7 @@ std::optional<WorkloadHeadroom> PlanJudge::headroom(const Candidate& candidate,
       Candidate larger = candidate;
       larger.workload = Workload{how.kv->batch, how.kv->seq};
       (*larger.workload).*count = value;
-      Diagnostics ignored;  // beyond 63 bits nothing fits
+      Diagnostics ignored;  // nothing beyond 63 bits fits
       const auto tried = this->budget(larger, ignored);
       return tried && tried->fits();
     });

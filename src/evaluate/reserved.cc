@@ -12,12 +12,12 @@ namespace shardplan {
 namespace {
 
 constexpr int64_t kSegment = int64_t{2} << 20;
-// Allocated, of all that PyTorch's allocator reserves, where it does worst: in
-// any program, and in steps of one device that runs operation by operation.
+// The smallest share of PyTorch's reserved memory that is allocated, in
+// percent: of any program, and of single-device eager steps.
 constexpr int64_t kLeastPercentUsed = 57;
 constexpr int64_t kLeastPercentUsedAlone = 69;
-// What such a step's allocator reserves beyond, in the median: without layers
-// that are computed again, and with them.
+// The reserve of such a step's allocator beyond its allocations, in percent, at
+// the median: without recompute, and with it.
 constexpr int64_t kPercentBeyond = 8;
 constexpr int64_t kPercentBeyondRepeated = 24;
 constexpr int64_t kArenaPercent = 75;
@@ -27,11 +27,11 @@ bool is_gpu(const FrameworkDef& framework,
   if (limit && !limit->vendor.empty()) {
     return limit->vendor == "NVIDIA" || limit->vendor == "AMD";
   }
-  // Nobody says: PyTorch's allocator is that of GPUs.
+  // The vendor is unknown: PyTorch's caching allocator runs on GPUs.
   return framework.allocator == Allocator::TorchCaching;
 }
 
-// What is added to so many bytes.
+// Returns the bytes that round `allocated` up to whole segments.
 Int128 to_segments(int64_t allocated) {
   return (kSegment - allocated % kSegment) % kSegment;
 }

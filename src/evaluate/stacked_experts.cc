@@ -15,11 +15,11 @@ namespace {
 
 constexpr std::string_view kExperts = "experts";
 
-// A parameter of one expert: its name without the expert's number, which stands
-// behind the layer's and behind "experts".
+// A parameter of one expert. Its name omits the expert's number, which follows
+// the layer's number and "experts".
 struct OfExpert {
   std::string name;
-  int64_t expert = -1;  // -1: it is of none
+  int64_t expert = -1;  // -1: not a parameter of an expert
 };
 
 OfExpert of_expert(std::string_view name) {
@@ -29,7 +29,7 @@ OfExpert of_expert(std::string_view name) {
   if (at.number < 0) return {};
   const size_t begin = layer.end + at.begin;
   const size_t end = layer.end + at.end;
-  // "experts" between two dots, then the number and a dot.
+  // The name has "experts" between two dots, then the number and a dot.
   if (begin < kExperts.size() + 2 || end >= name.size()) return {};
   const std::string_view before = name.substr(0, begin - 1);
   if (!before.ends_with(kExperts) ||
@@ -39,7 +39,7 @@ OfExpert of_expert(std::string_view name) {
   return {std::string(before) + std::string(name.substr(end)), at.number};
 }
 
-// Parts of one stack, in order.
+// The parts of one stack, in order.
 struct Stack {
   std::vector<uint32_t> parts;
   bool is_alike = true;
@@ -56,7 +56,7 @@ std::optional<StackedExperts> stacked_experts(const Manifest& manifest,
   for (size_t i = 0; i < manifest.size(); ++i) {
     OfExpert of = of_expert(manifest.name(i));
     if (of.expert < 0) continue;
-    // Adapters of single experts have no stack.
+    // Adapters of single experts cannot be stacked.
     if (!adapter_part(manifest.name(i)).empty()) return std::nullopt;
     Stack& stack = stacks[of.name];
     stack.is_alike = stack.is_alike && of.expert == std::ssize(stack.parts) &&
@@ -110,7 +110,7 @@ std::optional<Plan> stacked_plan(const StackedExperts& stacked,
     const uint32_t first = stacked.first[stacked.part_of[i]];
     if (plan.placement_of[first] != plan.placement_of[i]) return std::nullopt;
   }
-  // Reports name what decided, so that the rules stay.
+  // Reports name the rule that decided, so the rules are copied.
   Plan result = plan;
   result.placements.clear();
   result.placement_of.clear();

@@ -33,7 +33,7 @@ int64_t size_of(const Mesh& mesh, const AxisNames& axes) {
   return size;
 }
 
-// Of the rules' table of axes, or of the default one.
+// Looks `field` up in the rules' axis table, else in the default table.
 AxisNames axes_of_field(const RuleSet& rules, std::string_view field) {
   Diagnostics quiet;
   auto table = rules.partition_axis;
@@ -43,7 +43,7 @@ AxisNames axes_of_field(const RuleSet& rules, std::string_view field) {
   return (*table)[*number]->axes;
 }
 
-// A saved plan has the rules' declared axes, and of their tables nothing.
+// Returns what a saved plan records of its rules: the declared axes, no tables.
 RuleSet rules_of_saved(const Plan& plan) {
   RuleSet rules;
   rules.declared_axes = plan.declared_axes;
@@ -54,7 +54,8 @@ bool is_stage_axis(const AskedMemory& asked, const AxisName& axis) {
   return asked.options.stages && asked.options.stages->axis == axis;
 }
 
-// As asked for; else those of the rules, and all that are called so.
+// Returns the requested axes, else the rules' axes; without a requested batch
+// axis also every axis with the name of a data-parallel one.
 WorkloadAxes axes_of_workload(const AskedMemory& asked, const RuleSet& rules,
                               const Mesh& mesh) {
   WorkloadAxes axes;
@@ -80,7 +81,7 @@ WorkloadAxes axes_of_workload(const AskedMemory& asked, const RuleSet& rules,
   return axes;
 }
 
-// Rules under which values are cut as the workload is.
+// Returns the rules with tables that shard values as the workload is sharded.
 RuleSet rules_with(const RuleSet& rules, const WorkloadAxes& axes,
                    const AskedMemory& asked, const Mesh& mesh) {
   AxisNames known = axes.batch;
@@ -104,7 +105,7 @@ std::vector<std::pair<TensorType, bool>> adapters_of(
   for (size_t i = 0; i < manifest.size(); ++i) {
     if (adapter_part(manifest.name(i)).empty()) continue;
     std::pair one(manifest.type(i), trained.empty() || trained[i]);
-    // The size of one number follows from the dtype alone.
+    // The bytes per element follow from the dtype alone.
     one.first.shape = {};
     if (!contains(adapters, one)) adapters.push_back(std::move(one));
   }
@@ -118,8 +119,9 @@ bool has_stack_adapters(const Manifest& manifest) {
   return false;
 }
 
-// Whether there is no forward pass, or none of what the config asks for; what
-// is wrong with a config is wrong for shapes, too.
+// Returns whether shapes may replace the forward pass: none is known, or the
+// config asks for one that is not supported. Any other config error also
+// affects shapes.
 bool may_go_by_shapes(const Diagnostics& recognised) {
   const auto& all = recognised.all();
   return std::ranges::all_of(all, [](const Diagnostic& each) {
@@ -129,7 +131,7 @@ bool may_go_by_shapes(const Diagnostics& recognised) {
   });
 }
 
-// The model that the config describes without its quantisation.
+// Returns the model that the config describes without its quantisation.
 std::optional<DequantisedModel> dequantised(const Model& of,
                                             const std::vector<bool>& frozen,
                                             Diagnostics& diags) {
@@ -154,8 +156,7 @@ bool is_same(const Steps::Pass& a, const Steps::Pass& b) {
          a.pass.target_length == b.pass.target_length;
 }
 
-// Where shapes do not tell either: why the forward pass is not known, and why
-// shapes do not do.
+// Reports why the forward pass is unknown, and why shapes are not enough.
 void report_unknown(const Diagnostics& recognised, const std::string& why,
                     Diagnostics& diags) {
   diags.keep_sources(recognised);
@@ -182,7 +183,7 @@ DType most_stored_dtype(const Manifest& manifest) {
   const DType dtype = most->first;
   const bool known =
       dtype == DType::F64 || dtype == DType::F32 || dtype == DType::F16;
-  // Quantised weights are multiplied with activations of 16 bits.
+  // Matmuls with quantised weights use 16-bit activations.
   return known ? dtype : DType::BF16;
 }
 
@@ -193,7 +194,7 @@ std::string_view bracket_source_name(BracketSource from) {
 DType StepModel::activation_dtype(const StateOptions& state) const {
   if (state.autocast) return state.compute_dtype.value_or(DType::BF16);
   if (state.compute_dtype) return *state.compute_dtype;
-  // Frozen parameters, which are most of them, keep their own dtype.
+  // Frozen parameters are the majority, and keep their own dtype.
   if (state.param_dtype && frozen.empty()) return *state.param_dtype;
   return most_stored;
 }
@@ -202,7 +203,7 @@ StepOptions StepModel::sized(StepOptions step, const StateOptions& state,
                              const std::optional<std::string>& hardware,
                              bool has_stages) const {
   const FrameworkDef& framework = *step.framework;
-  // Bytes of a number; all that are computed with have whole ones.
+  // Bytes per element, which is a whole number for every dtype that computes.
   step.segments.element_bytes =
       byte_count(1, activation_dtype(state)).value_or(1);
   step.segments.adapter_bytes = 0;
@@ -226,12 +227,12 @@ StepOptions StepModel::sized(StepOptions step, const StateOptions& state,
   step.segments.gelu_steps = framework.gelu_steps;
   step.segments.repeats_heads = framework.repeats_heads;
   step.segments.weighs_in_experts = framework.weighs_in_experts;
-  // Who names no hardware has accelerators in mind.
+  // A request without hardware means an accelerator.
   const bool is_cpu = hardware == "cpu";  // rules/hardware/cpu.yaml
   if (framework.widens_on_cpu && is_cpu) {
     step.segments.in_float32 = {framework.is_known(), true, true};
   }
-  // Shapes do not tell what autocast leaves in float32.
+  // Shapes do not show what autocast leaves in float32.
   if (state.autocast && runnable == nullptr) step.segments.in_float32[2] = true;
   if (step.kernels == Kernels::Any) step.kernels = framework.kernels;
   if (framework.stacks_gradients && step.kernels == Kernels::Eager &&
@@ -276,7 +277,7 @@ std::optional<StepModel> step_model(const Model& of,
   model.runnable = computed.forward();
   model.recognised = &computed.recognised();
   if (model.runnable != nullptr) {
-    // Adapters of stacks tell of all experts at once.
+    // Adapters of stacks cover all experts at once.
     const bool has_stacks =
         !model.adapters.empty() && has_stack_adapters(computed.manifest);
     model.stacked = stacked_experts(
@@ -284,7 +285,7 @@ std::optional<StepModel> step_model(const Model& of,
         model.dequantised ? model.dequantised->frozen : model.frozen,
         has_stacks ? 2 : kFewestStacked);
   }
-  // Shapes say nothing of what adapters read.
+  // Shapes do not show what adapters read.
   const bool unknown =
       model.runnable == nullptr &&
       (!model.adapters.empty() || !may_go_by_shapes(*model.recognised));
@@ -553,7 +554,7 @@ ShapedLayers Steps::by_shapes(const Workload& workload,
   return layers_by_shapes(computed(), computed_plan(), shaped, step);
 }
 
-// A module that is to be computed again and is in no layer is no module.
+// Reports modules that are to be recomputed but that no layer has.
 bool Steps::has_modules(const StepOptions& step, Diagnostics& diags) const {
   const RematPolicy* const policy = step.remat.policy;
   if (policy == nullptr || policy->modules.empty()) return true;
@@ -627,7 +628,7 @@ bool Steps::partition_stacked(const Pass& pass, Diagnostics& diags) {
   return program_.has_value();
 }
 
-// What is answered, and what is not: a bracket from shapes.
+// Notes that the bracket comes from shapes, and what it leaves out.
 void report_by_shapes(const Manifest& manifest, const ShapedLayers& shaped,
                       AttentionKind attention, Diagnostics& diags) {
   auto note = diags.report(

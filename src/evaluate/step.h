@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A training step under one plan: the bracket of its memory
-// (activations/step_memory.h), and counts that a framework refuses.
+// Steps: training steps under one plan, with the range of their memory
+// (activations/step_memory.h), their time, and the counts that a framework
+// refuses.
 #pragma once
 
 #include <cstddef>
@@ -35,40 +36,40 @@
 
 namespace shardplan {
 
-// What a bracket was worked out from.
+// The source that a memory bracket is computed from.
 enum class BracketSource : uint8_t { ForwardPass, Shapes };
 std::string_view bracket_source_name(BracketSource from);  // "forward_pass"
 
-// Caches the latest forward passes, since most plans of a sweep share them and
-// writing one costs as much as partitioning it. Thread-safe.
+// Caches the latest forward passes, because most plans of a sweep share them
+// and writing one costs as much as partitioning it. Thread-safe.
 class WrittenPasses {
  public:
-  // Returns what forward_graphs() makes of the same arguments.
+  // Returns forward_graphs() of the same arguments.
   std::shared_ptr<const ForwardGraphs> find(const Manifest& manifest,
                                             const ForwardDefinition& model,
                                             const ForwardPass& pass,
                                             const std::vector<bool>& frozen);
 
  private:
-  static constexpr size_t kMost = 8;  // that are kept
+  static constexpr size_t kMost = 8;  // passes in the cache
   std::mutex mutex_;
   std::vector<std::shared_ptr<const ForwardGraphs>> latest_;
 };
 
 // The part of a model that its training steps need on any mesh: which
-// parameters are frozen, and which weights products use. Built once for any
+// parameters are frozen, and which weights matmuls read. Built once for any
 // number of plans. The model must outlive it.
 struct StepModel {
-  const ForwardDefinition* runnable = nullptr;  // null: shapes tell
+  const ForwardDefinition* runnable = nullptr;  // null: use shapes
   std::vector<bool> frozen;                     // per parameter; empty: none
-  DType most_stored = DType::F32;  // dtype of most numbers, as computed with
-  // Types of adapters, and whether these are trained.
+  DType most_stored = DType::F32;  // dtype of most elements, used to compute
+  // The types of adapters, each with whether they are trained.
   std::vector<std::pair<TensorType, bool>> adapters;
-  // Of quantised weights, which are frozen, what they stand for.
+  // The dequantised form of quantised weights, which are frozen.
   std::optional<DequantisedModel> dequantised;
-  // Of a model of many experts that are stored one by one, as stacks.
+  // The stacked form of a model that stores many experts one by one.
   std::optional<StackedExperts> stacked;
-  // What recognising the model said; null: nothing.
+  // The diagnostics of recognising the model; null: none.
   const Diagnostics* recognised = nullptr;
   std::shared_ptr<WrittenPasses> passes = std::make_shared<WrittenPasses>();
 
@@ -77,37 +78,39 @@ struct StepModel {
                                : BracketSource::Shapes;
   }
   DType activation_dtype(const StateOptions& state) const;
-  // With the bytes of this model's activations, and what is known of the
-  // framework on this hardware (a profile's name; empty: nobody says).
+  // Completes `step` with the bytes of this model's activations and the traits
+  // of the framework on this hardware (a profile's name; empty: unknown).
   StepOptions sized(StepOptions step, const StateOptions& state,
                     const std::optional<std::string>& hardware,
                     bool has_stages) const;
 };
-// Nothing where all are trained. What has no gradient, such as packed weights,
-// counts as frozen where anything does.
+// Returns which parameters are frozen; empty if all are trained. Parameters
+// that have no gradient, such as packed weights, count as frozen if any
+// parameter is frozen.
 std::vector<bool> frozen_of(const Manifest& manifest,
                             const TrainedParameters& trained);
-// Empty, with the reason reported: adapters are there without a forward pass,
-// or the config is wrong (SP016); quantised weights are trained, or not
-// described by a config (SP009).
+// Builds the step model. Empty, with the reason reported: there are adapters
+// but no forward pass, or the config is wrong (SP016); quantised weights are
+// trained, or no config describes them (SP009).
 std::optional<StepModel> step_model(const Model& of,
                                     const TrainedParameters& trained,
                                     Diagnostics& diags);
 
-// Those of the mesh that cut the batch and the tokens of a sequence.
+// The mesh axes that shard the batch, and those that shard each sequence.
 struct WorkloadAxes {
   AxisNames batch;
   AxisNames sequence;
 };
 
-// Axes that cut the tokens of a training step, and over which weights are hence
-// gathered that they shard: those of the workload but for one over which the
-// rules cut heads as well (Megatron's sequence parallelism, which gathers the
-// tokens instead). `rules` is null for a saved plan.
+// Returns the axes that shard the tokens of a training step, so that weights
+// sharded over them are gathered. These are the sequence axes of the workload,
+// except an axis over which the rules also shard heads: Megatron's sequence
+// parallelism gathers the tokens instead. `rules` is null for a saved plan.
 AxisNames step_token_axes(const AskedMemory& asked, const RuleSet* rules,
                           const Mesh& mesh);
 
-// The dtype of most numbers of what can be trained.
+// Returns the dtype that most elements are stored in; BF16 if it is no plain
+// float type.
 DType most_stored_dtype(const Manifest& manifest);
 
 // The estimate of one training step.
@@ -115,85 +118,90 @@ struct JudgedStep {
   MemoryBracket bracket;
   std::vector<DivisionProblem> refused;
   Fit fit;  // from the budget and the bracket; ignores `refused`
-  // Empty without a profile. A profile that lacks something gives no time
-  // either, and `untimed` says what is missing.
+  // Empty without a profile, or if the profile lacks something, which `untimed`
+  // then names.
   std::optional<StepTime> time = {};
   std::string untimed = {};
 };
 
-// Steps under one plan, with any workload and options. What is common to
-// several is made once, so those of one workload and as many micro-batches
-// should follow one another. What it is made of must outlive it.
+// Training steps under one plan, with any workload and options. Results that
+// several steps share are cached, so steps with the same workload and number of
+// micro-batches should follow one another. The constructor's arguments must
+// outlive it.
 class Steps {
  public:
   Steps(const AskedMemory& asked, const StepModel& model,
         const Manifest& manifest, const Plan& plan, const RuleSet* rules);
 
   const WorkloadAxes& axes() const { return axes_; }
-  // What the forward pass of one micro-batch is run on, on all devices.
+  // The input of one micro-batch's forward pass, on all devices.
   struct Pass {
     ForwardPass pass;
-    int64_t sequences = 0;  // on the fullest device, of a micro-batch
-    int64_t tokens = 0;     // of each of these, on the fullest device
+    int64_t sequences = 0;  // of a micro-batch, on the fullest device
+    int64_t tokens = 0;     // of each sequence, on the fullest device
   };
   Pass pass_of(const Workload& workload, int64_t microbatches) const;
 
-  // What the framework refuses of such a step, since it does not divide.
-  // `stages`: null without a pipeline.
+  // Returns the counts that the framework refuses because they do not divide
+  // evenly. `stages`: null without a pipeline.
   std::vector<DivisionProblem> refused(const Workload& workload,
                                        const StepOptions& step,
                                        const StagePlan* stages) const;
 
-  // `step` is sized (StepModel::sized). Empty, with the reason reported:
-  // neither the forward pass nor shapes tell (SP016), or it cannot be
-  // partitioned.
+  // Judges a step. `step` is sized (StepModel::sized). Empty, with the reason
+  // reported: neither the forward pass nor the shapes determine the step
+  // (SP016), or it cannot be partitioned.
   std::optional<JudgedStep> judge(const Workload& workload,
                                   const BudgetOptions& how,
                                   const Budget& budget, const StepOptions& step,
                                   const HardwareProfile* card,
                                   Diagnostics& diags);
-  // Seconds that one micro-batch takes at least where others share the work of
-  // each of the plan's devices (least_pass_seconds, cost/step_time.h).
-  // `step` is sized. Empty, with the reason reported, as judge(), or where no
-  // time is known. REQUIRES: a forward pass is known, no stages.
+  // Returns a lower bound, in seconds, on the time of one micro-batch if other
+  // devices share the work of each of the plan's devices (least_pass_seconds,
+  // cost/step_time.h). `step` is sized. Empty if no time is known, or, with the
+  // reason reported, as in judge(). REQUIRES: a forward pass is known, no
+  // stages.
   std::optional<double> least_seconds(
       const Workload& workload, const BudgetOptions& how, const Budget& budget,
       const StepOptions& step, const SharedWork& shared,
       const HardwareProfile& card, Diagnostics& diags);
-  // The forward pass alone, partitioned, and the manifest of its parameters
-  // with, per parameter of it, one of the model's (as stored) that it is, or is
-  // made of. Kept until another pass is asked for. Empty, with the reason
-  // reported. REQUIRES: a forward pass is known.
+  // The partitioned forward pass alone, and the manifest of its parameters. Per
+  // parameter of that manifest, `computed` and `stored` give the model's
+  // parameter that it is, or is dequantised from. Cached until another pass is
+  // requested. Empty, with the reason reported. REQUIRES: a forward pass is
+  // known.
   struct Forward {
     const RepeatedProgram& program;
     const Manifest& manifest;
     int64_t layers = 0;  // of the model
     std::vector<size_t> computed =
         {};  // parameters before experts were stacked
-    const std::vector<size_t>* stored = nullptr;  // of these; null: the same
+    const std::vector<size_t>* stored = nullptr;  // per dequantised parameter;
+                                                  // null: the same
   };
   std::optional<Forward> forward(const Pass& pass, Diagnostics& diags);
-  // REQUIRES: shapes tell.
+  // Returns the layers estimated from shapes. REQUIRES: no forward pass is
+  // known.
   ShapedLayers by_shapes(const Workload& workload,
                          const StepOptions& step) const;
 
  private:
-  // The bracket and the time of a step.
+  // Returns the bracket and the time of a step.
   std::optional<JudgedStep> answer(
       const Workload& workload, const BudgetOptions& how, const Budget& budget,
       const StepOptions& step, const HardwareProfile* card, Diagnostics& diags);
-  // Layers of a step whose forward pass is known.
+  // Returns the layers of a step whose forward pass is known.
   std::optional<StepLayers> layers_of(const Workload& workload,
                                       const StepOptions& step,
                                       Diagnostics& diags);
   StepTimeInput timed(const StepInput& input, const Workload& workload,
                       const HardwareProfile& card) const;
   bool has_modules(const StepOptions& step, Diagnostics& diags) const;
-  // Reports the same for every step of one pass.
+  // Reports the same diagnostics for every step with the same pass.
   bool partition(const Pass& pass, Diagnostics& diags);
-  // With experts as stacks; false where that does not do.
+  // Partitions with experts as stacks; false if that is not possible.
   bool partition_stacked(const Pass& pass, Diagnostics& diags);
-  // What a forward pass multiplies with.
+  // Return the parameters that a forward pass computes with.
   const Manifest& computed() const {
     return model_.dequantised ? model_.dequantised->manifest : manifest_;
   }
@@ -211,22 +219,23 @@ class Steps {
   RuleSet rules_;
   WorkloadAxes axes_;
   RuleSet placed_by_;
-  // Of quantised weights; why there is none.
+  // The plan of the dequantised weights, or why there is none.
   std::optional<DequantisedPlan> dequantised_;
   Diagnostics undequantised_;
-  std::optional<Plan> stacked_;  // experts as stacks; none: they are not alike
-  bool is_stacked_ = false;      // the program is of these
-  // The program refers to its graph.
+  std::optional<Plan> stacked_;  // experts as stacks; empty: they differ
+  bool is_stacked_ = false;      // the program computes with stacks
+  // Owns the graph that the program refers to.
   std::shared_ptr<const ForwardGraphs> forward_;
   std::optional<RepeatedProgram> program_;
-  std::optional<Pass> partitioned_;  // the pass that the program is of
-  Diagnostics found_;                // while it was partitioned
-  // The program's parts where nothing is computed again, and with what.
+  std::optional<Pass> partitioned_;  // the pass of `program_`
+  Diagnostics found_;                // diagnostics of partitioning it
+  // The program's segments without recompute, and their options.
   std::vector<Segment> plain_;
   std::optional<SegmentOptions> plain_of_;
 };
 
-// That shapes told, and what they do not (SP016, a note).
+// Reports that the bracket comes from shapes, and what it leaves out (SP016, a
+// note).
 void report_by_shapes(const Manifest& manifest, const ShapedLayers& shaped,
                       AttentionKind attention, Diagnostics& diags);
 

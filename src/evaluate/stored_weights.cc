@@ -9,8 +9,8 @@ namespace {
 
 constexpr double kByteBits = 8;
 
-// The name of a weight without what says that it is one: scales and zero points
-// of the same have names that begin so.
+// Returns the name of a weight without the suffix that marks a weight; the
+// names of its scales and zero points start with the result.
 std::string_view quantised_module(std::string_view name) {
   for (const std::string_view end :
        {"weight_packed", "qweight", "weight", "_blocks"}) {
@@ -74,16 +74,16 @@ StoredWeight StoredWeights::of(size_t index, Int128 numbers) {
   const auto elements = static_cast<double>(numbers);
   const double own = static_cast<double>(type.bytes()) * kByteBits / elements;
   stored.bits = own + beside.bytes * kByteBits / elements;
-  constexpr double kFour = 4.01;  // with what fills up the last word
+  constexpr double kFour = 4.01;  // with the padding of the last word
   if (own > kFour) {
     if (is_eight_bit_float(type.dtype)) {
       stored.precision = computed_in(Precision::F8);
     }
   } else if (beside.scales == Scales::EightBits) {
-    // NVFP4, whose activations are quantised as well.
+    // NVFP4 also quantises activations.
     stored.precision = computed_in(Precision::F4);
   } else if (beside.scales == Scales::Powers && has(Precision::F4)) {
-    // MXFP4 beside activations in MXFP8.
+    // MXFP4 weights meet activations in MXFP8.
     stored.precision = computed_in(Precision::F8);
   }
   return stored;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the weights of a model are stored, as far as it decides how long products
-// with them take: the bits that are read, and the precision that computes.
+// StoredWeights: how the weights of a model are stored, as far as it determines
+// how long matmuls with them take: the bits that are read, and the precision of
+// the computation.
 #pragma once
 
 #include <cstddef>
@@ -16,32 +17,35 @@
 
 namespace shardplan {
 
-Precision precision_in(DType dtype);  // of products of floats of this dtype
+Precision precision_in(DType dtype);  // of matmuls with floats of this dtype
 double bits_of(DType dtype);          // of one element
 
 struct StoredWeight {
-  double bits = 16;  // of a number, scales included
+  double bits = 16;  // per element, including scales
   Precision precision = Precision::BF16;
 };
 
-// All of one model, on one card. The manifest, as stored, and the card must
-// outlive it.
+// All weights of one model, on one card. The manifest, as stored, and the card
+// must outlive it.
 class StoredWeights {
  public:
-  // `plain`: of activations, to which floats are converted as they are loaded.
-  // `instead`: what floats are stored as, where that is asked for.
+  // `plain`: the dtype of activations, to which floats are converted on load.
+  // `instead`: the dtype that floats are stored in, if the request overrides
+  // it.
   StoredWeights(const Manifest& manifest, const HardwareProfile& card,
                 DType plain, std::optional<DType> instead);
 
-  // Describes parameter `index`, which stands for so many numbers. Products run
-  // in 8 or 4 bits if the weight does, its scales say that activations are
-  // quantised as well, and the card has a rate for it.
+  // Describes parameter `index`, which stands for `numbers` elements. Matmuls
+  // run in 8 or 4 bits if the weight is stored so, its scales show that
+  // activations are quantised as well, and the card has a rate for that
+  // precision.
   StoredWeight of(size_t index, Int128 numbers);
 
  private:
-  // Scales of groups, as far as they say how products are computed.
+  // The kind of per-group scales, as far as it determines the matmul's
+  // precision.
   enum class Scales : uint8_t { Wide, EightBits, Powers };
-  // Scales and offsets that are stored beside a weight's values.
+  // The scales and offsets that are stored beside a weight's values.
   struct Beside {
     double bytes = 0;
     Scales scales = Scales::Wide;

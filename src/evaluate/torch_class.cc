@@ -12,38 +12,38 @@
 namespace shardplan {
 namespace {
 
-// Architectures whose norms multiply with their weight in float32.
+// Architectures whose norms multiply by their weight in float32.
 constexpr std::array<std::string_view, 17> kFloatNorms = {
     "afmoe",      "cohere",  "cohere2",      "flex_olmo",
     "gemma",      "gemma2",  "gemma3_text",  "gpt_oss",
     "helium",     "olmo2",   "olmo3",        "olmo_hybrid",
     "qwen3_next", "qwen3_5", "qwen3_5_text", "qwen3_5_moe_text",
     "vaultgemma"};
-// Architectures that compute layer norms step by step.
+// Architectures that compute layer norms as several operations.
 constexpr std::array<std::string_view, 3> kComposedNorms = {"cohere", "cohere2",
                                                             "cohere2_moe"};
 // Architectures whose loss is computed in the dtype of logits, whatever their
-// head. All but Whisper add a bias in float32 to logits.
+// head. All but Whisper add a float32 bias to the logits.
 constexpr std::array<std::string_view, 8> kPlainLoss = {
     "bart", "blenderbot", "blenderbot_small", "mbart",
     "mvp",  "pegasus",    "plbart",           "whisper"};
-// Architectures that compute scores of attention themselves.
+// Architectures that compute attention scores themselves.
 constexpr std::array<std::string_view, 3> kScores = {"bloom", "gpt_oss", "mpt"};
-// Architectures that did so up to transformers 5.17, and do not in 5.24.
+// Architectures that did so up to transformers 5.17, but not in 5.24.
 constexpr std::array<std::string_view, 5> kScoresOnce = {"codegen", "falcon",
                                                          "gptj", "t5", "umt5"};
-// Architectures that do so in 5.24 and did not in 5.17; MVP does in some parts.
+// Architectures that do so in 5.24 but not in 5.17; MVP does in some parts.
 constexpr std::array<std::string_view, 3> kScoresPerhaps = {"gemma2", "mvp",
                                                             "vaultgemma"};
-// Parts of the names of those with states in place of attention.
+// Name parts of architectures that use recurrent states instead of attention.
 constexpr std::array<std::string_view, 14> kRecurrent = {
     "bamba",      "falcon_h1", "gla",   "hybrid",     "jamba",
     "lfm",        "linear",    "mamba", "nemotron_h", "qwen3_5",
     "qwen3_next", "recurrent", "rwkv",  "xlstm"};
 
-// Keys of a config that say how much is dropped out, by what it is dropped of:
-// architectures, embeddings, what attention adds, what an MLP adds, what its
-// activation gives, scores. Others drop scores alone, if anything.
+// Config keys of dropout rates, by what is dropped: embeddings, the output of
+// attention, the output of an MLP, the output of its activation, attention
+// scores. Other architectures drop at most scores.
 struct DropoutKeys {
   std::array<std::string_view, 8> architectures;
   std::string_view embeddings, attention, mlp, hidden, scores;
@@ -117,7 +117,8 @@ constexpr std::array<DropoutKeys, 15> kDropoutKeys = {
       "dropout_rate",
       "dropout_rate"}}};
 
-// What the config says, or its class where it says nothing.
+// Returns whether the config's rate is above zero, or the class's default if
+// the config has no such key.
 bool drops(const ForwardDefinition& model, std::string_view key) {
   if (key.empty()) return false;
   std::optional<Node> value = value_at(model.map(), key);
@@ -129,8 +130,8 @@ bool drops(const ForwardDefinition& model, std::string_view key) {
   return value && value->number().value_or(0) > 0;
 }
 
-// What a class drops: all that it can where that is asked for, which is `all`
-// of others, else what the config says.
+// Returns what a class drops: what the config says, or everything that the
+// class can drop if dropout is requested. `all` stands for unknown classes.
 Dropout dropout_of(const ForwardDefinition& model, bool asked,
                    const Dropout& all) {
   const auto* const keys =
@@ -159,10 +160,10 @@ bool is_recurrent(const ForwardDefinition& model) {
   });
 }
 
-// Copies that a loss makes of logits: logarithms of probabilities and the
-// gradients of both. Logits are copied to float32 before (ForCausalLMLoss), or
-// log_softmax reads them as they are under autocast, and its gradient is
-// theirs.
+// Returns the copies of the logits that a loss makes: log-probabilities and the
+// gradients of both. Either the logits are first copied to float32
+// (ForCausalLMLoss), or log_softmax reads them directly under autocast and
+// returns a gradient in their dtype.
 LossCopies loss_copies(const ForwardDefinition& model, bool autocast) {
   const std::string_view name = model.architecture->name;
   const std::string& head = model.model_class->class_name;
@@ -176,7 +177,7 @@ LossCopies loss_copies(const ForwardDefinition& model, bool autocast) {
 }
 
 void choose_attention(std::string_view name, SegmentOptions& how) {
-  if (how.attention == AttentionKind::Scores) return;  // it was asked for
+  if (how.attention == AttentionKind::Scores) return;  // as requested
   if (contains(kScoresOnce, name) || contains(kScores, name)) {
     how.attention = AttentionKind::Scores;
   }
@@ -221,7 +222,7 @@ void run_torch_class(const ForwardDefinition& model, bool on_cpu,
   }
   how.dropout.wide_masks = on_cpu;
   choose_attention(name, how);
-  // On a CPU no kernel of attention drops anything out.
+  // No attention kernel on a CPU supports dropout.
   if (on_cpu && how.dropout.scores) how.attention = AttentionKind::Scores;
   how.autocast_skips_experts = name != "llama4" && name != "llama4_text";
   const auto experts = model_size(model, "experts");
@@ -232,7 +233,7 @@ void run_torch_class(const ForwardDefinition& model, bool on_cpu,
         static_cast<double>(*experts) / static_cast<double>(*chosen);
   }
   const auto activation = model_value(model, "activation");
-  // One kernel, or a function of its own that keeps its input (BloomGelu).
+  // A single kernel, or a custom function that saves its input (BloomGelu).
   if (name == "bloom" ||
       (activation && activation->text == "gelu_pytorch_tanh")) {
     how.gelu_steps = 0;

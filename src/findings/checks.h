@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of the table in findings/findings.cc.
+// Checks: the functions of the table in findings/findings.cc. Each check_
+// function reports the findings of one row.
 #pragma once
 
 #include <string>
@@ -16,24 +17,25 @@ void check_unused_rules(const LintInput& input, Diagnostics& diags);
 void check_shadowed_rules(const LintInput& input, Diagnostics& diags);
 void check_broad_patterns(const LintInput& input, Diagnostics& diags);
 void check_catch_alls(const LintInput& input, Diagnostics& diags);
-// Logical axes: what was not placed, and what is unclear.
+// Logical axes that were not placed, or whose meaning is unclear.
 void check_lost_labels(const LintInput& input, Diagnostics& diags);
 void check_ambiguous_axes(const LintInput& input, Diagnostics& diags);
 void check_overridden_labels(const LintInput& input, Diagnostics& diags);
 // Rules from tables that fold digits of names.
 void check_merged_layouts(const LintInput& input, Diagnostics& diags);
 
-// Whether the dialect made the rule, for what no line of the file names.
+// Returns whether the dialect added the rule, for what no line of the file
+// names.
 bool is_of_dialect(const LintInput& input, int rule);
 
-// Whether any name whatever would match. A rule that some name of the model
-// lacks is not compiled to find out.
+// Returns whether the rule would match any name. A rule that does not match
+// every name of the model is not compiled for this.
 bool matches_every_name(const LintInput& input, const PlanRule& rule);
 
-// How the rules are written; null: as ours are.
+// Returns the form in which the rules are written; null: ours.
 const RuleForm* form_of(const LintInput& input);
 
-// How to make the rules shard something over an axis.
+// Returns the help that explains how to make the rules shard over an axis.
 std::string help_to_name(const LintInput& input, const AxisName& axis);
 
 // naming_findings.cc: rules for other names, labels or axes.
@@ -45,9 +47,9 @@ NamingMismatch naming_mismatch(const LintInput& input);
 void check_spec_entries(const LintInput& input, Diagnostics& diags);
 void check_divisions(const LintInput& input, Diagnostics& diags);
 
-// unit_findings.cc: heads, experts and layers that are cut.
+// unit_findings.cc: heads, experts and layers that are split.
 void check_split_units(const LintInput& input, Diagnostics& diags);
-// What the plan as a whole leaves replicated.
+// Parameters that the plan as a whole leaves replicated.
 void check_unused_axes(const LintInput& input, Diagnostics& diags);
 void check_large_replicas(const LintInput& input, Diagnostics& diags);
 void check_lost_sharding(const LintInput& input, Diagnostics& diags);
@@ -55,37 +57,38 @@ void check_lost_sharding(const LintInput& input, Diagnostics& diags);
 // view_findings.cc: views of the mesh, and experts.
 void check_unused_views(const LintInput& input, Diagnostics& diags);
 void check_expert_axes(const LintInput& input, Diagnostics& diags);
-// Part of check_divisions: reports experts that their deal axis does not
-// divide.
+// Reports experts that their `deal` axis does not divide; part of
+// check_divisions.
 void report_uneven_dealing(const LintInput& input, Diagnostics& diags);
-// Whether the axes of the view shard any parameter.
+// Returns whether any parameter is placed over the view.
 bool is_placed_over(const Plan& plan, std::string_view view);
-// The view that has the axis; empty: the mesh itself.
+// Returns the view that has the axis; empty: the mesh itself.
 std::string view_with_axis(const Mesh& mesh, const AxisName& axis);
-// Whether there are rules for the view.
+// Returns whether there are rules for the view.
 bool is_view_of_rules(const LintInput& input, const std::string& view);
-// Part of check_mesh_axes: reports axes that a user's rules declare for the
-// mesh and only a view has.
+// Reports axes that the user's rules declare for the mesh but only a view has;
+// part of check_mesh_axes.
 void report_axes_of_views(const LintInput& input, Diagnostics& diags);
-// What to do about a view over which nothing is placed.
+// Adds help for a view over which nothing is placed.
 void help_with_view(const LintInput& input, const MeshView& view,
                     Diagnostics::Builder& report);
 
-// memory_findings.cc: a plan that does not fit, and stages that differ.
+// memory_findings.cc: a plan that does not fit, and uneven stages.
 void check_over_memory(const MemoryInput& input, Diagnostics& diags);
 void check_stages(const LintInput& input, Diagnostics& diags);
 
-// serve_findings.cc: degrees that an engine does not start at, and a cache that
-// is too small.
+// serve_findings.cc: degrees at which an engine does not start, and a cache
+// that is too small.
 void check_engine_start(const ServeInput& input, Diagnostics& diags);
 void check_cache_size(const ServeInput& input, Diagnostics& diags);
 
-// program_findings.cc: what is moved unasked, or read in no layout or two.
+// program_findings.cc: implicit reshards, and weights read in no layout or in
+// two.
 void check_reshards(const ProgramInput& input, Diagnostics& diags);
 void check_weight_uses(const ProgramInput& input, Diagnostics& diags);
 void check_repeated_biases(const ProgramInput& input, Diagnostics& diags);
 
-// run_findings.cc: what devices computed.
+// run_findings.cc: the results that devices computed.
 void check_decisions(const RunInput& input, Diagnostics& diags);
 void check_dropped_tokens(const RunInput& input, Diagnostics& diags);
 void check_doubts(const RunInput& input, Diagnostics& diags);

@@ -25,7 +25,7 @@ void run_checks(const Input& input, std::span<const Needs> sides,
     if (!contains(sides, check.needs)) continue;
     const auto before = static_cast<std::ptrdiff_t>(diags.all().size());
     std::get<CheckOf<Input>>(check.report)(input, diags);
-    // A finding that its row does not name would be one that nobody counts on.
+    // Others rely on a row to name all the codes that it reports.
     SHARDPLAN_CHECK(std::all_of(diags.all().begin() + before, diags.all().end(),
                                 [&](const Diagnostic& found) {
                                   return contains(check.codes, found.code);
@@ -35,18 +35,19 @@ void run_checks(const Input& input, std::span<const Needs> sides,
 
 }  // namespace
 
-// Findings under codes of the table that are reported elsewhere all the same,
-// since what they are about is gone, or not yet there, when a check is asked:
-// - SP102, of a key that cannot match any parameter of any model, by the reader
-//   of such tables (io/hf_tp_plan/rules.cc);
-// - SP103 and SP113, as notes, of what a graph file says and the rules or the
-//   model overrule, where both are joined (cli/commands/simulate/input.cc);
-// - SP104, SP110, SP111 and SP201 to SP203, of values of a graph whose layouts
-//   are corrected while they are placed (sim/activations.cc), and SP203 of
-//   those that a shard_map cuts (spmd/shard_mapped.cc);
-// - SP301, of a training step whose state fits (findings/step_findings.cc);
-// - SP201, of a semantic axis that does not exist (core/partition_axis.cc), and
-//   SP202, of operands that are given on the command line, without a plan
+// Some findings under codes of the table are reported elsewhere, because their
+// subject no longer exists, or does not exist yet, when the checks run:
+// - SP102, for a key that cannot match any parameter of any model, by the
+//   reader of such tables (io/hf_tp_plan/rules.cc);
+// - SP103 and SP113, as notes, for statements of a graph file that the rules or
+//   the model override, where the two are joined
+//   (cli/commands/simulate/input.cc);
+// - SP104, SP110, SP111 and SP201 to SP203, for values of a graph whose layouts
+//   are corrected while they are placed (sim/activations.cc), and SP203 for
+//   values that a shard_map splits (spmd/shard_mapped.cc);
+// - SP301, for a training step whose state fits (findings/step_findings.cc);
+// - SP201, for a semantic axis that does not exist (core/partition_axis.cc),
+//   and SP202, for operands that are given on the command line, without a plan
 //   (cli/views/matmul_report.cc).
 const std::vector<Check>& checks() {
   static const std::vector<Check> kChecks = {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Findings: what is wrong, or not what was meant, in a plan, in what it costs
-// and in what runs it.
+// Findings: problems, or deviations from what was meant, in a plan, its costs
+// and the programs that run it.
 //
-// Every check is a row of one table (checks() below), and is given all it may
-// look at by one of six inputs: a plan, its budget, an engine that serves
-// the model, its program, a run of that, or what another program recorded. Each
-// finding names the parameters, the numbers that mattered, and what it costs in
-// bytes per device. A plan's are computed from the plan alone, so a saved plan
-// has the same findings as the rules it came from; the rules, where they are at
-// hand, give the places.
+// Every check is a row of one table (checks() below) and gets one of six
+// inputs, which contains everything it may examine: a plan, its budget, an
+// engine that serves the model, the plan's program, a run of that program, or
+// outputs that another program recorded. Each finding names the parameters, the
+// numbers that matter, and its cost in bytes per device. Findings about a plan
+// are computed from the plan alone, so a saved plan has the same findings as
+// the rules it came from; the rules, if available, only provide the places.
 #pragma once
 
 #include <array>
@@ -34,7 +34,7 @@
 
 namespace shardplan {
 
-// Whoever lints a plan alone needs none of them.
+// Callers that lint only a plan need none of these types.
 struct Budget;
 struct BudgetOptions;
 struct ExpectedError;
@@ -52,47 +52,48 @@ enum class ValueSource : uint8_t;
 // A plan.
 
 struct LintOptions {
-  // SP304: how much more the fullest device may hold than was asked for, as a
-  // fraction; and the largest fraction of bytes that may be unsharded.
+  // SP304: the fraction by which the fullest device may exceed the requested
+  // bytes; and the largest fraction of bytes that may be unsharded.
   double tolerance = 0.02;
   std::optional<double> max_replicated;
-  // The user asked for unmatched parameters to be replicated, or to be placed
-  // by their size: SP101 is a note.
+  // The user asked for unmatched parameters to be replicated or placed by size,
+  // so SP101 is a note.
   bool accept_unmatched = false;
-  // A logical axis that no rule places is an error (SP111).
+  // Makes a logical axis that no rule places an error (SP111).
   bool raise_unplaced = false;
-  // What shards parameters though no spec says so: a pipeline's stages ("" for
-  // none), and the axes of ZeRO-3. Where it is known which stages hold a
-  // parameter, amounts per device are those of the stage that has the most.
+  // Axes that shard parameters although no spec names them: the axis of a
+  // pipeline's stages ("": none) and the axes of ZeRO-3. If `stages` gives the
+  // stages of each parameter, amounts per device are those of the stage that
+  // holds the most.
   AxisName pipeline_axis = {};
   std::shared_ptr<const ParameterStages> stages = {};
   AxisNames zero_axes = {};
-  // Axes that are named for what is not a parameter: a batch, a cache, the
-  // values of a graph.
+  // Axes that are named for something other than parameters: a batch, a cache,
+  // or the values of a graph.
   AxisNames named_axes = {};
-  // Those of them that shard the batch.
+  // The axes among `named_axes` that shard the batch.
   AxisNames batch_axes = {};
-  // The shipped set that is written for the model's type, "@qwen3_moe", where
-  // it is not among the rules; else empty.
+  // The shipped set for the model's type, "@qwen3_moe", if it is not among the
+  // rules; else empty.
   std::string other_set = {};
-  // Notes about shipped rules that need no attention (SP209) are reported.
+  // Reports notes about shipped rules that need no attention (SP209).
   bool verbose = false;
 };
 
-// Where the rules are written for other names than the model or the mesh has.
-// What would follow from it alone is not reported besides.
+// The ways in which rules are written for other names than those of the model
+// or the mesh. Consequences of these alone are not reported separately.
 struct NamingMismatch {
   // The rules that should shard match no name (SP115).
   bool of_names = false;
-  // The logical axes that rules place are none of the model's (SP115).
+  // The model has none of the logical axes that the rules place (SP115).
   bool of_labels = false;
-  // A rule that would match the name that another scheme gives to a
-  // parameter; 0 for none.
+  // A rule that would match the name of a parameter in another naming scheme;
+  // 0: none.
   int other_rule = 0;  // 1-based
   size_t other_parameter = 0;
   std::string other_name;
-  // Axes of the mesh that shard nothing and that nothing mentions (SP208), and
-  // what the rules call each; "" where they have no like.
+  // An axis of the mesh that shards nothing and that nothing mentions (SP208),
+  // and the name that the rules seem to use for it; "" if there is none.
   struct UnmentionedAxis {
     AxisName axis;
     AxisName in_rules;
@@ -100,14 +101,15 @@ struct NamingMismatch {
   std::vector<UnmentionedAxis> axes;
 };
 
-// A model of which parameters that are alike in all that a change can touch are
-// one, with how many they are (evaluate/parameter_groups.h). What is reported
-// of it is counted and compared, never shown.
+// A summary of a model, in which one parameter represents all that a change
+// treats alike, with their number (evaluate/parameter_groups.h). Findings about
+// it are counted and compared but never shown.
 struct Summary {
   StagedCounts counts;  // per parameter of the manifest
   int64_t total_bytes = 0;
   const UnitFacts& known;  // of the whole model
-  // is_catch_all() of resolve/match.h, which compiles the pattern, remembered.
+  // Caches the results of is_catch_all() (resolve/match.h), which compiles a
+  // pattern.
   std::function<bool(const std::string&)> is_catch_all;
 };
 
@@ -121,11 +123,11 @@ struct LintInput {
   Members of_placement;
   Members of_class;
   NamingMismatch naming;
-  const Summary* summary = nullptr;  // null: every parameter is there
-  const Model* model = nullptr;      // of the manifest, where there is one
+  const Summary* summary = nullptr;  // null: the manifest is complete
+  const Model* model = nullptr;      // the manifest's, if there is one
 };
 
-// Those of the summary or the model; without either, the manifest is read.
+// Returns the facts of the summary or the model, else those of the manifest.
 UnitFacts unit_facts_of(const LintInput& input);
 
 LintInput make_lint_input(const Manifest& manifest, const Plan& plan,
@@ -134,24 +136,25 @@ LintInput make_lint_input(const Manifest& manifest, const Plan& plan,
                           const LintOptions& options,
                           const Summary* summary = nullptr);
 
-// "`--zero 2` would need 3.00 GiB per device: it fits, with 1.00 GiB to spare"
+// Returns "`--zero 2` would need 3.00 GiB per device: it fits, with 1.00 GiB to
+// spare".
 std::string tried_text(const TriedChange& tried);
 
-// What a plan needs of memory; the budget is make_budget() of the rest.
+// The memory that a plan needs; `budget` is make_budget() of the other fields.
 struct MemoryInput {
   const Manifest& manifest;
   const Plan& plan;
   const LayerGroups& groups;
   const BudgetOptions& options;
   const Budget& budget;
-  // What may be changed where it does not fit, the best first.
+  // Changes to propose if it does not fit, the best first.
   const std::vector<TriedChange>* tried = nullptr;
 };
 
-// What an engine that serves the model makes of the devices.
+// An engine that serves the model on the devices.
 struct ServeInput {
   const Serving& serving;
-  // What may be changed where it does not start, or holds too little; the
+  // Changes to propose if it does not start or its cache is too small; the
   // smallest change first.
   const std::vector<TriedServing>* tried = nullptr;
 };
@@ -162,44 +165,45 @@ struct ProgramInput {
   const Manifest& manifest;
   const Plan& plan;
   const RuleSet* rules;  // null for a saved plan
-  // Of the runs in working precision.
+  // The dtypes of the runs in working precision.
   Storage storage;
   Storage reduce;
   // The graph is meant to be the whole model: a parameter that it does not read
-  // is a finding whether or not its like is read.
+  // is a finding, whether or not similar ones are read.
   bool whole_model = false;
-  // Only the first so many layers are run; others are left out on purpose.
+  // Only the first layers, of this number, are run; the others are omitted on
+  // purpose.
   std::optional<int64_t> only_layers = {};
-  // The model says that its table of embeddings and its head are one weight.
+  // The model declares that its token embedding and its head are one weight.
   bool tied = false;
 };
 
-// What its devices computed.
+// A run of the program on simulated devices.
 struct RunInput {
   const ProgramInput& of;
   const Simulation& outcome;
   ValueSource source;
   bool tokens_given = false;  // else they are drawn
-  // Per value of the graph, who said how it lies.
+  // Per value of the graph, the source of its layout.
   std::span<const std::string> placed_by = {};
-  // Inputs that are not drawn, and where their numbers are from.
+  // Inputs that are not drawn, and the source of their numbers.
   std::map<ValueId, std::string> given_by = {};
-  // For another mesh or algorithm (`--vary`): which one, and the run that was
-  // asked for. What that one says already is not said again.
+  // For another mesh or algorithm (`--vary`): its description, and the
+  // requested run, whose findings are not repeated.
   std::string variant = {};  // "tp=2, algorithm ring"
   const Simulation* asked_for = nullptr;
 };
 
-// The outputs of a run beside those that another program recorded.
+// The outputs of a run, compared with those that another program recorded.
 struct RecordedInput {
   const Graph& graph;
   const std::vector<ExpectedError>& errors;
   std::string_view path;  // of the recording
 };
 
-// The table.
+// The table of checks.
 
-// What a check looks at, and so the input that it needs.
+// The subject of a check, which determines its input.
 enum class Needs : uint8_t {
   Names,      // a plan: rules against the model's names
   Labels,     // a plan: logical axes, and the keys of tables
@@ -211,8 +215,8 @@ enum class Needs : uint8_t {
   Run,
   Recording,
 };
-// All sides of a plan, and those that differ from mesh to mesh: names are the
-// same on all.
+// All subjects of a plan, and those whose findings differ between meshes; names
+// are the same on all meshes.
 inline constexpr std::array kPlanSides = {Needs::Names, Needs::Labels,
                                           Needs::Specs, Needs::WholePlan};
 inline constexpr std::array kMeshSides = {Needs::Labels, Needs::Specs,
@@ -225,43 +229,44 @@ using AnyCheck = std::variant<CheckOf<LintInput>, CheckOf<MemoryInput>,
                               CheckOf<RunInput>, CheckOf<RecordedInput>>;
 
 struct Check {
-  std::vector<Code> codes;  // that it raises, and no other row does
+  std::vector<Code> codes;  // the codes that it reports, and no other row does
   Needs needs = Needs::Names;
   AnyCheck report;
 };
 
-// In the order in which findings are reported: what makes others needless
-// first, then mostly in order of code.
+// Returns the table, in the order in which findings are reported: first those
+// that make others redundant, then mostly by code.
 const std::vector<Check>& checks();
 
-// Reports what all checks find that need this input, in the table's order.
+// Reports the findings of all checks that need this input, in the table's
+// order.
 void lint(const MemoryInput& input, Diagnostics& diags);
 void lint(const ServeInput& input, Diagnostics& diags);
 void lint(const ProgramInput& input, Diagnostics& diags);
 void lint(const RunInput& input, Diagnostics& diags);
 void lint(const RecordedInput& input, Diagnostics& diags);
-// Only those that look at these sides of a plan.
+// Runs only the checks of these subjects of a plan.
 void lint(const LintInput& input, std::span<const Needs> sides,
           Diagnostics& diags);
 
-// How findings name parameters, rules, values, places and costs.
+// Names of parameters, rules, values, places and costs in findings.
 
 struct Value;
 
-// Of plans.
+// For plans.
 
-// How many parameters these are.
+// Returns the number of parameters that these represent.
 int64_t count_of(const LintInput& input, std::span<const uint32_t> parameters);
-// An amount that each of some parameters adds to every device that holds it,
-// summed over the devices of the pipeline stage where the sum is largest. Of
-// experts that are dealt out, the rank with the most counts.
+// Sums an amount that each of some parameters adds to every device that holds
+// it, over the devices of the pipeline stage where the sum is largest. For
+// experts that are placed whole, the rank with the most counts.
 class PerDevice {
  public:
   explicit PerDevice(const LintInput& input);
-  // REQUIRES: the parameters have one placement, or none of theirs is dealt
-  // out.
+  // REQUIRES: the parameters have one placement, or none of their placements
+  // places experts whole.
   void add(std::span<const uint32_t> parameters, Int128 each);
-  // The same for another dealing than the plan's.
+  // The same, with another assignment of experts to ranks than the plan's.
   void add(std::span<const uint32_t> parameters, Int128 each,
            const std::optional<Dealt>& dealt);
   Int128 most() const;
@@ -271,44 +276,47 @@ class PerDevice {
   Int128 on_all_ = 0;
   std::vector<Int128> of_stage_;
 };
-// Of one amount. Int64, since the amounts of all parameters fit.
+// Returns the sum of one amount. It fits int64, as the amounts of all
+// parameters do.
 int64_t per_device(const LintInput& input, std::span<const uint32_t> parameters,
                    int64_t each);
-// Says which parameters a finding is about; it counts as many findings.
+// Sets the parameters that a finding is about; it counts as that many findings.
 void name_parameters(Diagnostics::Builder& report,
                      std::vector<std::string> names, int64_t count);
 
 std::vector<std::string> names_of(const Manifest& manifest,
                                   std::span<const uint32_t> parameters);
-// "`a`", "`a` and 31 more".
+// Returns "`a`" or "`a` and 31 more".
 std::string names_text(const std::vector<std::string>& names);
-// Bytes that a placement would take on one device if it were as requested:
-// under `pad`, once unknown and repeated axes are gone.
+// Returns the bytes of a placement on one device if it were as requested: under
+// `pad`, without unknown and repeated axes.
 int64_t requested_bytes(const Plan& plan, const Placement& placement);
-// "15.6 MiB more per device", for parameters of a placement.
+// Returns "15.6 MiB more per device" for parameters of a placement.
 std::string cost_text(const LintInput& input, const Placement& placement,
                       std::span<const uint32_t> parameters);
-// The place of a rule's spec entry, or of the whole spec.
+// Returns the place of a rule's spec entry, or of the whole spec.
 Span spec_span(const LintInput& input, int rule, int dim);
 Span rule_span(const LintInput& input, int rule);
-// The same, or the logical rule that placed the dimension.
+// Returns the same, or the place of the logical rule that placed the dimension.
 Span asked_span(const LintInput& input, const Placement& placement, int dim);
-// "rule 3 (rules.yaml:5)"; for 0, what places parameters that no rule does.
+// Returns "rule 3 (rules.yaml:5)"; for 0, "the logical axis rules".
 std::string rule_text(const Plan& plan, int rule);
 
-// How a rule that is to stand before this one (1-based) is written; null where
-// our own way does.
+// Returns the form in which a new rule before this one (1-based) is written;
+// null: ours.
 const RuleForm* form_at(const RuleSet& rules, int rule);
-// Sizes from 1 up to `limit`, but at most 65536, that divide both numbers.
+// Returns the sizes from 1 to `limit`, at most 65536, that divide both numbers.
 std::vector<int64_t> common_divisors(int64_t a, int64_t b, int64_t limit);
 
-// Of graphs, programs and runs.
+// For graphs, programs and runs.
 
-// What the graph file calls it: parts of composites go by their result.
+// Returns the name in the graph file; parts of composites have that of their
+// result.
 std::string shown_name(const Graph& graph, ValueId value);
-// "`h` (linear)"
+// Returns "`h` (linear)".
 std::string served_by(const Graph& graph, NodeId node);
-// Where the graph file has it, or the operation that makes it.
+// Returns the place of the value in the graph file, or that of the operation
+// that computes it.
 Span place_of_value(const Graph& graph, ValueId value);
 
 }  // namespace shardplan

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan that does not fit, with what would help, and stages that differ.
+// Findings about memory: a plan that does not fit, with what would help, and
+// uneven stages.
 #include <algorithm>
 #include <numeric>
 #include <string>
@@ -16,8 +17,8 @@
 namespace shardplan {
 namespace {
 
-// What is left for what a device may share with others: neither the reserve
-// nor what does not shrink with more devices.
+// Returns the bytes that are left for state that devices can divide: without
+// the reserve, and without what does not shrink with more devices.
 int64_t room_for_state(const Budget& budget, const BudgetOptions& options) {
   const CategoryBytes& bytes = budget.classes.front().bytes;
   const auto of = [&](Category category) {
@@ -82,7 +83,7 @@ void help_cache(const Manifest& manifest, const Budget& budget,
   }
 }
 
-// "gradients 1.00 GiB, optimizer state 2.00 GiB", the largest first.
+// Returns "gradients 1.00 GiB, optimizer state 2.00 GiB", the largest first.
 std::string categories_text(const CategoryBytes& bytes) {
   std::vector<std::pair<int64_t, size_t>> sorted;
   for (size_t i = 0; i < kCategories; ++i) {
@@ -143,7 +144,7 @@ void check_over_memory(const MemoryInput& input, Diagnostics& diags) {
   help_devices(plan, budget, options, report);
 }
 
-// Nobody said how to split layers that do not divide.
+// Reports stages that do not divide the layers and were not named by the user.
 void check_stages(const LintInput& input, Diagnostics& diags) {
   const ParameterStages* const stages = input.options.stages.get();
   if (stages == nullptr || !stages->uneven) return;

@@ -24,7 +24,7 @@ namespace {
 
 using UnmentionedAxis = NamingMismatch::UnmentionedAxis;
 
-// "`tp`, `fsdp`, .."; the first five.
+// Returns "`tp`, `fsdp`, .."; the first five.
 std::string quoted_list(const std::vector<std::string>& names) {
   constexpr size_t kShown = 5;
   std::string text;
@@ -34,7 +34,7 @@ std::string quoted_list(const std::vector<std::string>& names) {
   return names.size() > kShown ? text + ", .." : text;
 }
 
-// Words for the same kind of parallelism.
+// Names for the same kind of parallelism, one kind per row.
 constexpr std::array<std::array<std::string_view, 6>, 6> kAlike = {{
     {"tp", "tensor", "model", "mp", "tensor_parallel", "mdl"},
     {"dp", "data", "replica", "batch", "data_parallel", "ddp"},
@@ -44,7 +44,7 @@ constexpr std::array<std::array<std::string_view, 6>, 6> kAlike = {{
     {"pp", "stage", "pipe", "pipeline", "pipeline_parallel", "stages"},
 }};
 
-// The axis of the rules that the mesh seems to call otherwise; empty for none.
+// Returns the axis of the rules that the mesh seems to name differently; or "".
 AxisName meant_axis(const AxisNames& absent, const AxisName& axis) {
   constexpr size_t kShortest = 3;  // any two letters are near any others
   bool is_word = false;
@@ -59,9 +59,8 @@ AxisName meant_axis(const AxisNames& absent, const AxisName& axis) {
   return nearest(axis, texts_of(absent)).value_or("");
 }
 
-// Whether one of these, which neither the mesh nor a declaration has, may be
-// meant to be `axis`: that is reported as an unknown axis (SP201), and by what
-// is near to it there.
+// Returns whether one of the unknown axes may be a misspelling of `axis`. That
+// is reported as an unknown axis (SP201), with the nearest name.
 bool is_misspelt(const AxisName& axis, const AxisNames& unknown) {
   const std::vector<std::string> known = {axis};
   return !meant_axis(unknown, axis).empty() ||
@@ -70,7 +69,7 @@ bool is_misspelt(const AxisName& axis, const AxisNames& unknown) {
          });
 }
 
-// The names that the mesh lacks.
+// Returns the names that the mesh lacks.
 AxisNames lacking(const Mesh& mesh, AxisNames names) {
   erase_if(names, [&](const AxisName& name) { return mesh.find(name); });
   return names;
@@ -153,8 +152,8 @@ void report_unmentioned(const LintInput& input,
   report.about({0, -1, is_free ? axis : ""});
 }
 
-// Declared axes that a spec names and the mesh lacks, what they are counted as,
-// and what others make of them.
+// Reports declared axes that a spec names and the mesh lacks, what they count
+// as, and what other frameworks do.
 void report_absent(const LintInput& input, bool misnamed, Diagnostics& diags) {
   const Plan& plan = input.plan;
   const RuleForm* const form = form_of(input);
@@ -216,22 +215,22 @@ void report_absent(const LintInput& input, bool misnamed, Diagnostics& diags) {
       (more == 0 ? "" : " (+" + bytes_text(more) + " per device)") +
       "; JAX would reject the specs");
   report.findings(1);
-  if (misnamed) return;  // the mesh is to be written anew anyway
+  if (misnamed) return;  // the mesh has to be changed anyway
   std::string mesh = mesh_text(plan.mesh);
   for (const AxisName& axis : absent) mesh += "," + axis + "=1";
   report.help("`--mesh " + mesh +
               "` is the same plan, and every tool reads it alike");
 }
 
-// Axes of the mesh, of more than one device, that shard nothing and that
-// neither the rules nor the options know. None where the rules shard nothing at
-// all. An axis that the rules misspell is left out: that is SP201.
+// Returns axes of the mesh, larger than 1, that shard nothing and that neither
+// the rules nor the options mention; none if the rules shard nothing at all.
+// Omits axes that the rules misspell, which are SP201.
 std::vector<UnmentionedAxis> unmentioned_axes(const LintInput& input) {
   std::vector<UnmentionedAxis> all;
   const Plan& plan = input.plan;
   const LintOptions& options = input.options;
   const AxisNames named = axes_in_specs(plan);
-  // Rules that shard nothing at all say so for every axis.
+  // Rules that shard nothing at all leave every axis unused.
   if (named.empty() && plan.declared_axes.empty()) return all;
   const AxisNames declared = lacking(plan.mesh, plan.declared_axes);
   AxisNames unknown = lacking(plan.mesh, named);
@@ -281,12 +280,12 @@ void check_mesh_axes(const LintInput& input, Diagnostics& diags) {
   report_axes_of_views(input, diags);
 }
 
-// Whether rules and model are for each other: rules for the names of another
-// scheme, or for logical axes that the model lacks.
+// Naming mismatches: rules for the names of another scheme, or for logical axes
+// that the model lacks.
 
 namespace {
 
-// Names of parameters, by schemes.
+// Names of parameters in several schemes.
 
 enum class Scheme : uint8_t { Dots, Slashes, KeyPath };
 
@@ -327,11 +326,11 @@ std::string joined(Scheme scheme, const std::vector<std::string>& parts) {
   return name;
 }
 
-// What Flax calls what PyTorch calls a weight.
+// Flax's names for what PyTorch calls a weight.
 constexpr std::array<std::string_view, 3> kFlaxLeaves = {"kernel", "embedding",
                                                          "scale"};
 
-// The names that other schemes give to the same parameter.
+// Returns the names that other schemes give to the same parameter.
 std::vector<std::string> other_names(std::string_view name) {
   const SplitName split = split_name(name);
   const std::string& leaf = split.parts.back();
@@ -368,7 +367,7 @@ std::string scheme_word(std::string_view name) {
   return leaf == "weight" ? "Hugging Face names" : "names with `.`";
 }
 
-// The last parts, which patterns are about: "self_attn/q_proj/kernel".
+// Returns the last parts, which patterns refer to: "self_attn/q_proj/kernel".
 std::string end_of(std::string_view name) {
   constexpr size_t kParts = 3;
   SplitName split = split_name(name);
@@ -380,7 +379,7 @@ std::string end_of(std::string_view name) {
 
 // Rules.
 
-// Rules that shard, but for those found in any name whatever; 1-based.
+// Returns the rules (1-based) that shard, except those that match every name.
 std::vector<int> sharding_rules(const LintInput& input) {
   const Plan& plan = input.plan;
   std::vector<int> numbers;
@@ -410,9 +409,9 @@ bool has_unmatched(const Plan& plan) {
   });
 }
 
-// Looks for a parameter that one of the rules would match, had it the
-// name of another scheme. Asked only where no rule is found, and then of few
-// names and rules: one is enough.
+// Finds a parameter that one of the rules would match under its name in another
+// scheme. Called only if no rule matches, and limited to some names and rules,
+// since one match is enough.
 void find_other_scheme(const LintInput& input, const std::vector<int>& rules,
                        NamingMismatch& naming) {
   constexpr size_t kMaxRules = 1000;
@@ -441,8 +440,8 @@ void find_other_scheme(const LintInput& input, const std::vector<int>& rules,
   }
 }
 
-// Whether the entries of a tensor-parallel plan that stand for layers, with a
-// `*`, are all found nowhere: a head has the same name in every model.
+// Returns whether no entry of a tensor-parallel plan for layers (with a `*`)
+// matches. Other entries do not count: heads have the same name in all models.
 bool misses_layers(const Plan& plan, const std::vector<int>& rules) {
   bool any = false;
   for (const int number : rules) {
@@ -455,10 +454,10 @@ bool misses_layers(const Plan& plan, const std::vector<int>& rules) {
   return any;
 }
 
-// Rules for other names: none of those that shard is found anywhere. Three
-// signs that they were meant for this model under other names: they would be
-// found in the names of another scheme; or nothing is sharded, though nothing
-// is without a rule; or they are more than a slip or two.
+// Finds rules for other names: no rule that shards matches anything. Three
+// signs show that they were meant for this model: they would match the names of
+// another scheme; or nothing is sharded although every parameter has a rule; or
+// there are more of them than slips would explain.
 void find_name_mismatch(const LintInput& input, NamingMismatch& naming) {
   constexpr size_t kSlips = 2;
   const Plan& plan = input.plan;
@@ -483,7 +482,7 @@ void find_name_mismatch(const LintInput& input, NamingMismatch& naming) {
   naming.of_names = !has_unmatched(plan) || rules.size() > kSlips;
 }
 
-// Logical axis rules of which none is for a label of the model.
+// Finds logical axis rules that do not apply to any label of the model.
 void find_label_mismatch(const LintInput& input, NamingMismatch& naming) {
   if (input.rules == nullptr || asks_for_shards(input.plan)) return;
   std::set<std::string_view> placed;
@@ -507,7 +506,7 @@ void find_label_mismatch(const LintInput& input, NamingMismatch& naming) {
   naming.of_labels = !any_found && !naming.of_names;
 }
 
-// What the findings say.
+// Reporting of the mismatches.
 
 void help_with_other_set(const LintInput& input, Diagnostics::Builder& report) {
   if (input.options.other_set.empty()) return;
@@ -515,7 +514,8 @@ void help_with_other_set(const LintInput& input, Diagnostics::Builder& report) {
               "`, the shipped set for this model type");
 }
 
-// What is placed without any of the rules that shard.
+// Adds facts about the parameters that are placed by none of the rules that
+// shard.
 void report_outcome(const LintInput& input, Diagnostics::Builder& report) {
   struct Share {
     int64_t parameters = 0;
@@ -578,7 +578,7 @@ void report_other_scheme(const LintInput& input, Diagnostics& diags) {
   help_with_other_set(input, report);
   report.help("rewrite the rules for " + ours +
               ", or rename the model's parameters to those of the rules");
-  // They follow from a config, as do those of other programs.
+  // With a config, `--scheme` selects the names.
   if (input.manifest.format == kConfigFormat) {
     report.help(
         "`--scheme` gives them another framework's names and shapes: "
@@ -613,7 +613,8 @@ void report_missed_names(const LintInput& input, Diagnostics& diags) {
   report.help("`shardplan inspect` lists the model's names");
 }
 
-// Whether a logical axis is given several mesh axes, as a spec has them.
+// Returns whether a logical axis has several mesh axes, as a spec's entries
+// have.
 bool has_many_axes(const RuleSet& rules) {
   return std::ranges::any_of(rules.logical_rules, [](const LogicalRule& rule) {
     return rule.axes.size() > 1;

@@ -23,7 +23,7 @@
 namespace shardplan {
 namespace {
 
-// The parameter that a value is, perhaps in a layout of its own; or none.
+// Returns the parameter that a value is, possibly in another layout; or none.
 ValueId parameter_of(const Graph& graph, ValueId value) {
   while (graph.values[value].kind == Value::Kind::Result) {
     const GraphNode& node = graph.nodes[graph.values[value].node];
@@ -33,7 +33,7 @@ ValueId parameter_of(const Graph& graph, ValueId value) {
   return graph.values[value].kind == Value::Kind::Parameter ? value : ValueId();
 }
 
-// An operation that reads a parameter, and the layout in which it does.
+// An operation that reads a parameter, and the layout in which it reads it.
 struct Use {
   NodeId node;
   Layout layout;
@@ -45,7 +45,8 @@ struct Uses {
   std::optional<Use> head;
 };
 
-// Bytes that all devices send of a parameter, but for what FSDP gathers.
+// Returns the bytes that all devices send of a parameter, except those that
+// FSDP gathers.
 Int128 moved_bytes(const Program& program, ValueId parameter, Storage storage,
                    Storage reduce) {
   Int128 total = 0;
@@ -65,7 +66,8 @@ std::string use_text(const Program& program, ValueId value, const Use& use) {
          layout_text(reported_layout(program, use.layout, value));
 }
 
-// A layout of a table or a head as that of [vocabulary, features].
+// Returns the layout of an embedding or a head in the order [vocabulary,
+// features].
 Layout vocab_first(const Mesh& mesh, const PartitionSpec& spec,
                    size_t vocab_dim) {
   Layout layout = layout_of(mesh, spec, 2);
@@ -73,7 +75,7 @@ Layout vocab_first(const Mesh& mesh, const PartitionSpec& spec,
   return layout;
 }
 
-// Table or head of the model, where it is the only one.
+// The token embedding or head of a model, if there is only one.
 struct VocabMatrix {
   size_t index = 0;
   size_t vocab_dim = 0;
@@ -183,7 +185,8 @@ namespace {
 
 constexpr size_t kShownKinds = 8;
 
-// Names in the manifest of the parameters behind the outputs and the probes.
+// Returns the names of the parameters that the outputs and the probes are
+// computed from.
 std::unordered_set<std::string_view> read_names(const Graph& graph) {
   PerValue<bool> wanted(graph.values.size());
   for (const ValueId value : graph.outputs) wanted[value] = true;
@@ -213,7 +216,7 @@ bool counts_layers(std::string_view component) {
   return false;
 }
 
-// The number after the component that counts layers.
+// Returns the number after the component that counts layers.
 std::optional<int64_t> layer_of(std::string_view name) {
   std::string_view before;
   for (size_t begin = 0; begin < name.size();) {
@@ -294,9 +297,9 @@ void report_unread_parameters(const Graph& graph, const Manifest& manifest,
 
 namespace {
 
-// How far back from an addition its product and its bias are looked for: no
-// layer has more between them, and a graph of a million additions takes no
-// time.
+// The distance from an addition within which its product and its bias are
+// searched. No layer has more operations between them, and the limit makes a
+// graph of a million additions fast.
 constexpr int kMaxSteps = 8;
 
 const GraphNode* maker(const Graph& graph, ValueId value) {
@@ -308,7 +311,8 @@ bool is_parameter(const Graph& graph, ValueId value) {
   return graph.values[value].kind == Value::Kind::Parameter;
 }
 
-// Whether the result is all of the operand, perhaps in another shape.
+// Returns whether the result consists of all elements of the operand, possibly
+// in another shape.
 bool is_same_numbers(const Graph& graph, const GraphNode& node) {
   const Shape& operand = graph.values[node.operands.front()].shape;
   return node.op->repeat == Repeat::View &&
@@ -316,7 +320,8 @@ bool is_same_numbers(const Graph& graph, const GraphNode& node) {
              element_count(graph.values[node.result].shape);
 }
 
-// The bias that `value` is the sum of, over its first dimension; else nothing.
+// Returns the bias whose sum over its first dimension `value` is; else no
+// value.
 std::optional<ValueId> summed_bias(const Graph& graph, ValueId value) {
   const GraphNode* node = maker(graph, value);
   for (int step = 0; step < kMaxSteps && node != nullptr; ++step) {
@@ -350,7 +355,8 @@ bool contracts_first_dim(const Graph& graph, const GraphNode& einsum,
   return false;
 }
 
-// Whether `value` is such a product, perhaps scaled or with more added to it.
+// Returns whether `value` is such a product, possibly scaled or with other
+// terms added.
 bool is_product_over(const Graph& graph, ValueId value, int64_t size) {
   const GraphNode* node = maker(graph, value);
   for (int step = 0; step < kMaxSteps && node != nullptr; ++step) {
@@ -383,7 +389,7 @@ std::vector<ValueId> repeated_biases(const Graph& graph) {
   return found;
 }
 
-// SP501, SP502: what is resharded without being asked for.
+// SP501, SP502: implicit reshards.
 
 std::string served_value(const Program& program, const Instruction& at) {
   const Graph& graph = *program.graph;
@@ -394,17 +400,17 @@ std::string served_value(const Program& program, const Instruction& at) {
 
 namespace {
 
-// What a collective moves.
+// Returns the register that a collective moves.
 const Register& moved_register(const Program& program, const Instruction& at) {
   const bool joined = at.kind == Instruction::Kind::Compute;
   return program.registers[at.operands[joined ? at.overlapped.value_or(0) : 0]];
 }
 
-// The same reshard in every layer, whose names differ in numbers.
+// The same reshard in every layer, where names differ only in numbers.
 struct RepeatedReshard {
   const Instruction* first = nullptr;
   int64_t count = 0;
-  Int128 moved = 0;  // bytes, over all devices and all of them
+  Int128 moved = 0;  // bytes, of all devices and all repetitions
 };
 
 std::vector<RepeatedReshard> fold_reshards(const ProgramInput& input) {

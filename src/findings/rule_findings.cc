@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules against names: unmatched, unused, shadowed, too broad, catch-all.
+// Findings about rules: unmatched, unused, shadowed, too broad, catch-all.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -20,7 +20,7 @@
 namespace shardplan {
 namespace {
 
-// A pattern for the end of a name: its last two components.
+// Returns a pattern for the end of a name: its last two components.
 std::string suggested_pattern(std::string_view name) {
   size_t at = name.find_last_of("/.");
   if (at != std::string_view::npos && at > 0) {
@@ -31,7 +31,7 @@ std::string suggested_pattern(std::string_view name) {
          "$";
 }
 
-// Written in the syntax of the file that has the last rule.
+// Uses the syntax of the file that has the last rule.
 std::string help_to_replicate(const LintInput& input,
                               const std::string& pattern,
                               const std::string& name, bool many) {
@@ -54,7 +54,7 @@ std::string help_to_replicate(const LintInput& input,
   return "a rule `" + text + "` would replicate " + (many ? "them" : "it");
 }
 
-// Whether the file has entries in no order, and this rule is one of them.
+// Returns whether the rule is an entry of a file whose entries have no order.
 bool is_entry(const LintInput& input, int number) {
   if (input.rules == nullptr) return false;
   const Rule& rule = input.rules->rules[static_cast<size_t>(number) - 1];
@@ -62,7 +62,7 @@ bool is_entry(const LintInput& input, int number) {
          rule.where.file != nullptr;
 }
 
-// "rule 3 (rules.yaml:7)"; an entry is named by its key.
+// Returns "rule 3 (rules.yaml:7)"; an entry is named by its key.
 std::string subject_text(const LintInput& input, int number) {
   const std::string text = rule_text(input.plan, number);
   if (!is_entry(input, number)) return text;
@@ -74,7 +74,7 @@ std::string subject_text(const LintInput& input, int number) {
          (place == std::string::npos ? "" : text.substr(place));
 }
 
-// Who wrote rules of their own is not helped by other ones.
+// Other shipped rules do not help users who wrote their own.
 bool all_are_shipped(const Plan& plan) {
   return std::ranges::all_of(plan.rules, &PlanRule::shipped);
 }
@@ -99,7 +99,7 @@ void check_unmatched(const LintInput& input, Diagnostics& diags) {
                      input.manifest.where(c.first),
                      (many ? "parameters " : "parameter ") + names_text(names) +
                          (many ? " match no rule" : " matches no rule"));
-    if (input.summary != nullptr) {  // nobody reads the rest
+    if (input.summary != nullptr) {  // the rest is never shown
       name_parameters(report, std::move(names), c.count);
       continue;
     }
@@ -129,8 +129,9 @@ void check_unmatched(const LintInput& input, Diagnostics& diags) {
 
 namespace {
 
-// Rules of a table of Hugging Face that place nothing: entries may be there for
-// what a module does. So may what a dialect does with all that has no entry.
+// Returns whether a rule may place nothing without a finding: entries of a
+// Hugging Face table may exist for what a module does, and a dialect may have a
+// default for parameters without an entry.
 bool may_idle(const LintInput& input, size_t number) {
   const PlanRule& rule = input.plan.rules[number];
   return names_no_axis(rule.spec) &&
@@ -138,8 +139,8 @@ bool may_idle(const LintInput& input, size_t number) {
           is_of_dialect(input, static_cast<int>(number) + 1));
 }
 
-// Keys of such tables that were found. Each gives a rule for the weights of a
-// module and one for its bias, which is unused only if both are.
+// Returns the keys of such tables that matched. Each gives a rule for a
+// module's weights and one for its bias; it is unused only if both are.
 std::set<std::string> used_keys(const Plan& plan) {
   std::set<std::string> used;
   for (const PlanRule& rule : plan.rules) {
@@ -156,12 +157,12 @@ void check_unused_rules(const LintInput& input, Diagnostics& diags) {
   for (size_t i = 0; i < input.plan.rules.size(); ++i) {
     const PlanRule& rule = input.plan.rules[i];
     const int number = static_cast<int>(i) + 1;
-    // Without a winner, nothing it was found in could be decided at all.
+    // Without a winner, none of the names that it matches could be decided.
     const bool only_scalars =
         rule.found > 0 && rule.won == 0 && rule.shadowed_by.empty();
     if (rule.shipped || (rule.found > 0 && !only_scalars)) continue;
     if (!input.plan.mesh.has_view(rule.view)) continue;
-    // Said once for all of them (SP115).
+    // This is reported once for all rules (SP115).
     if (input.naming.of_names && !only_scalars) continue;
     if (may_idle(input, i)) continue;
     const auto key = key_of_pattern(rule.pattern);
@@ -184,12 +185,12 @@ void check_unused_rules(const LintInput& input, Diagnostics& diags) {
 
 namespace {
 
-// The parameters of each placement whose names a shadowed rule is found in.
-// Empty where telling it would take too long.
+// The parameters of each placement whose names a shadowed rule matches. No
+// value if finding them would take too long.
 using FoundIn = std::vector<std::vector<uint32_t>>;
 std::optional<FoundIn> found_by_placement(const LintInput& input,
                                           const PlanRule& rule) {
-  constexpr size_t kMaxNames = 100000;  // a second at most, over all rules
+  constexpr size_t kMaxNames = 100000;  // at most one second, over all rules
   const Manifest& manifest = input.manifest;
   if (manifest.size() > kMaxNames) return std::nullopt;
   FoundIn names(input.plan.placements.size());
@@ -206,7 +207,7 @@ std::optional<FoundIn> found_by_placement(const LintInput& input,
   const std::optional<Matcher> matcher =
       Matcher::compile(alone, manifest.names_are_plain(), ignored);
   if (!matcher) return std::nullopt;
-  // Others took every name that rules decide.
+  // Other rules decided every name that rules may decide.
   const std::set<int> takers(rule.shadowed_by.begin(), rule.shadowed_by.end());
   std::vector<int> found;
   for (size_t number = 0; number < names.size(); ++number) {
@@ -220,8 +221,8 @@ std::optional<FoundIn> found_by_placement(const LintInput& input,
   return names;
 }
 
-// Bytes per device of all names that a rule is found in: as its spec would
-// place them, and as they are placed.
+// Bytes per device of all names that a rule matches: as its spec would place
+// them, and as they are placed.
 struct Comparison {
   Int128 by_its_spec = 0;
   Int128 as_placed = 0;
@@ -243,7 +244,7 @@ std::optional<Comparison> compare(const LintInput& input,
     } else if (placed.dealt && placed.dealt->axis == rule.deal) {
       taken.push_back(rule.deal);
     } else {
-      return std::nullopt;  // how many are dealt to a rank is not known
+      return std::nullopt;  // the number on each rank is unknown
     }
     other.spec = correct(rule.spec, stored_shape(other), input.plan.mesh,
                          input.plan.declared_axes, input.plan.on_indivisible,
@@ -256,8 +257,8 @@ std::optional<Comparison> compare(const LintInput& input,
   return Comparison{by_its_spec.most(), as_placed.most()};
 }
 
-// A shipped rule that only rules of the user's own take over is meant to be
-// taken over.
+// A shipped rule that only the user's own rules shadow is overridden on
+// purpose.
 bool is_overridden(const Plan& plan, const PlanRule& rule) {
   return rule.shipped &&
          std::ranges::none_of(rule.shadowed_by, [&](int winner) {
@@ -265,7 +266,8 @@ bool is_overridden(const Plan& plan, const PlanRule& rule) {
          });
 }
 
-// A rule of the mesh whose names rules of a view take is for meshes without it.
+// A rule of the mesh that only rules of views shadow is for meshes without
+// them.
 bool is_for_other_meshes(const Plan& plan, const PlanRule& rule) {
   return rule.view.empty() &&
          std::ranges::none_of(rule.shadowed_by, [&](int winner) {
@@ -287,7 +289,7 @@ void check_shadowed_rules(const LintInput& input, Diagnostics& diags) {
     if (may_idle(input, i)) continue;
     const int number = static_cast<int>(i) + 1;
     const int winner = rule.shadowed_by.front();
-    // The last rule of many tables, for what a later model adds.
+    // Many tables end in a rule for parameters that later models add.
     const bool is_spare = i + 1 == input.plan.rules.size() && i > 0 &&
                           matches_every_name(input, rule);
     auto report = diags.report(
@@ -330,7 +332,7 @@ void check_shadowed_rules(const LintInput& input, Diagnostics& diags) {
 
 namespace {
 
-// The classes that each rule decided.
+// Returns the classes that each rule decided.
 std::map<int, std::vector<uint32_t>> classes_by_rule(const LintInput& input) {
   std::map<int, std::vector<uint32_t>> result;
   for (size_t i = 0; i < input.folding.classes.size(); ++i) {
@@ -369,7 +371,7 @@ void check_broad_patterns(const LintInput& input, Diagnostics& diags) {
 
 namespace {
 
-// Entries for what a plan names nowhere, where one is sure to be right.
+// Returns entries for parameters without one, if an entry is sure to be right.
 std::vector<std::string> helps_for_entries(
     const LintInput& input, int rule, const std::vector<uint32_t>& classes) {
   constexpr size_t kMostEntries = 3;
@@ -406,8 +408,8 @@ std::vector<std::string> helps_for_entries(
   return helps;
 }
 
-// Whether a spec shards over axes of FSDP alone, which suits any parameter: a
-// rule for the rest is then meant.
+// Returns whether a spec shards only over axes of FSDP. That suits every
+// parameter, so the rule is a catch-all on purpose.
 bool is_fsdp(const PartitionSpec& spec) {
   return !names_no_axis(spec) &&
          std::ranges::all_of(spec.dims, [](const AxisNames& axes) {
@@ -465,11 +467,12 @@ void check_catch_alls(const LintInput& input, Diagnostics& diags) {
   }
 }
 
-// Semantic and logical names: what was not placed, and what is unclear.
+// Semantic and logical names that were not placed, or whose meaning is unclear.
 
 namespace {
 
-// One finding for all parameters that lose the same label for the same reason.
+// One finding covers all parameters that lose the same label for the same
+// reason.
 struct LostLabel {
   Code code;
   std::string label;
@@ -479,14 +482,14 @@ struct LostLabel {
 };
 struct Losers {
   PerDevice held;    // bytes
-  PerDevice copied;  // of them, beyond an even share of each parameter
+  PerDevice copied;  // bytes of `held` beyond an even share of each parameter
   int dim = 0;
   Span where = {};
   std::vector<std::string> names = {};
   int64_t count = 0;  // of parameters
 };
 
-// The last rule of that name, where another would go behind it.
+// Returns the last rule of that name, after which another would be added.
 Span last_rule_of(const LintInput& input, const std::string& label) {
   Span where;
   if (input.rules == nullptr) return where;
@@ -510,7 +513,7 @@ void report_lost(const LintInput& input, const LostLabel& lost, Losers losers,
                     names_text(losers.names) + " is not placed");
   const Span last = last_rule_of(input, lost.label);
   if (last && !repeats) report.label(last, "the last rule for it");
-  // A label that is not placed costs nothing where others shard the array.
+  // An unplaced label costs nothing if other labels shard the array.
   report.bytes(static_cast<double>(losers.copied.most()));
   report.fact(lost.reason);
   report.fact("dimension " + std::to_string(losers.dim) +
@@ -539,13 +542,13 @@ void check_lost_labels(const LintInput& input, Diagnostics& diags) {
   for (size_t i = 0; i < input.plan.placements.size(); ++i) {
     const Placement& placement = input.plan.placements[i];
     const std::span<const uint32_t> members = input.of_placement.of(i);
-    // A repeated label makes one finding of all the labels of an array.
+    // A repeated label gives one finding for all the labels of an array.
     bool repeats = false;
     for (const Correction& c : placement.corrections) {
       const bool is_repeat = c.code == Code::RepeatedLogicalAxis;
       if (!is_repeat && c.code != Code::UnplacedLogicalAxis) continue;
       if (is_repeat && std::exchange(repeats, true)) continue;
-      // Said once for all of them (SP115).
+      // This is reported once for all labels (SP115).
       if (!is_repeat && input.naming.of_labels) continue;
       const std::string label = c.dropped.empty() ? "" : c.dropped.front();
       const auto [entry, is_new] = all.try_emplace(
@@ -628,12 +631,12 @@ void check_overridden_labels(const LintInput& input, Diagnostics& diags) {
   }
 }
 
-// Rules from tables in which digits of names stand as `*`.
+// Rules from tables that replace digits in names by `*`.
 
 namespace {
 
-// The names, with the numbers between dots folded, that one name with every
-// digit folded stands for, each with the number of its first class.
+// Keyed by a name with every digit folded: the names, with only whole numbers
+// between dots folded, that it covers, each with its first class.
 using Merged = std::map<std::string, std::map<std::string, uint32_t>>;
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the devices of a run computed, and what that cannot tell.
+// Findings about runs: wrong results, and results that prove nothing.
 #include <cmath>
 #include <map>
 #include <string>
@@ -24,8 +24,8 @@ namespace {
 const Program& program_of(const RunInput& input) { return input.of.program; }
 const Graph& graph_of(const RunInput& input) { return *input.of.program.graph; }
 
-// The parameters that a value is computed from: those of its own operation, or
-// else the nearest before it.
+// Returns the parameters that a value is computed from: those of its own
+// operation, or else the nearest ones before it.
 std::vector<ValueId> nearest_parameters(const Graph& graph, ValueId value) {
   std::vector<ValueId> layer = {value};
   PerValue<bool> seen(graph.values.size());
@@ -55,7 +55,7 @@ std::string device_text(const Mesh& mesh, int64_t device) {
   const std::vector<int64_t> where = mesh.coordinates(device);
   for (size_t i = 0; i < where.size(); ++i) {
     const AxisName& axis = mesh.all_axes()[i].name;
-    // Nobody knows sub-axes by their names.
+    // Users do not know sub-axes by name.
     if (!is_axis_name(axis.text())) continue;
     text += (text.ends_with('(') ? "" : ", ") + axis.text() + " " +
             std::to_string(where[i]);
@@ -63,14 +63,14 @@ std::string device_text(const Mesh& mesh, int64_t device) {
   return text + ")";
 }
 
-// A parameter goes by its name in the model.
+// Uses a parameter's name in the model.
 std::string name_of_value(const Graph& graph, ValueId value) {
   const Value& of = graph.values[value];
   const bool is_parameter = of.kind == Value::Kind::Parameter;
   return in_backticks(is_parameter ? of.parameter : of.name);
 }
 
-// "3 of its 4,096 values, including NaN"
+// Returns "3 of its 4,096 values, including NaN".
 std::string odd_numbers(const NonFinite& found) {
   const std::string all = found.count == found.elements
                               ? "all of its " + plural(found.elements, "value")
@@ -139,7 +139,7 @@ void report_overflow(const RunInput& input, const NonFinite& found, bool alone,
       "accumulates partial sums in f32");
 }
 
-// The same in every layer once.
+// Returns one observation; the caller folds those that differ only in numbers.
 std::string unseen_text(const Graph& graph, const Unseen& found) {
   const std::string name = name_of_value(graph, found.value);
   const std::string axes = fmt::format("{}", fmt::join(found.axes, ", "));
@@ -198,7 +198,7 @@ std::string hidden_text(Unseen::Kind kind) {
   return "two runs without output always agree";
 }
 
-// `first`: the value that is named.
+// `first` is the value that the finding names.
 std::string unseen_help(const RunInput& input, Unseen::Kind kind,
                         ValueId first) {
   if (kind == Unseen::Kind::OneToken) {
@@ -222,7 +222,7 @@ std::string unseen_help(const RunInput& input, Unseen::Kind kind,
                "`--values field` compares exact integers";
 }
 
-// Once per kind: what is alike in every layer, and then what else there is.
+// Reports one finding per kind, with its observations folded over layers.
 void report_unseen(const RunInput& input, Diagnostics& diags) {
   const Graph& graph = graph_of(input);
   constexpr size_t kMostFacts = 8;
@@ -264,7 +264,7 @@ void report_unseen(const RunInput& input, Diagnostics& diags) {
   }
 }
 
-// Where the rule stands that placed a parameter; nothing in saved plans.
+// Returns the place of the rule that placed a parameter; empty for saved plans.
 Span placing_rule(const ProgramInput& input, ValueId parameter) {
   if (input.rules == nullptr) return {};
   const std::string& name = input.program.graph->values[parameter].parameter;
@@ -277,7 +277,7 @@ Span placing_rule(const ProgramInput& input, ValueId parameter) {
   return {};
 }
 
-// What keeps a variant from telling, and did not the run that was asked for.
+// Reports why a variant is inconclusive, if the requested run is conclusive.
 void report_doubts_of_variant(const RunInput& input, Diagnostics& diags) {
   const Simulation& own = input.outcome;
   const Simulation& asked_for = *input.asked_for;
@@ -308,7 +308,7 @@ void report_doubts_of_variant(const RunInput& input, Diagnostics& diags) {
 
 }  // namespace
 
-// Tokens are counted once per expert chosen.
+// Tokens are counted once per chosen expert.
 void check_dropped_tokens(const RunInput& input, Diagnostics& diags) {
   const int64_t dropped = input.outcome.dropped;
   const int64_t routed = input.outcome.routed;
@@ -324,10 +324,10 @@ void check_dropped_tokens(const RunInput& input, Diagnostics& diags) {
       .help("raise `capacity`; at the sequence length no token is dropped");
 }
 
-// Choices that rounding would have turned over.
+// Reports choices that rounding would have changed.
 void check_decisions(const RunInput& input, Diagnostics& diags) {
   const Simulation& outcome = input.outcome;
-  // Of a mistake of the plan rounding is not the reason.
+  // If the plan is wrong, rounding is not the reason.
   if (outcome.decision_flips == 0 || input.asked_for != nullptr ||
       (outcome.mismatch && outcome.mismatch->choice)) {
     return;
@@ -346,7 +346,7 @@ void check_decisions(const RunInput& input, Diagnostics& diags) {
 
 namespace {
 
-// Experts without tokens: the rest is judged.
+// Reports experts without tokens; everything else was compared.
 void report_unused_experts(const RunInput& input, Diagnostics& diags) {
   const auto& all = input.outcome.unused_experts;
   if (all.empty()) return;
@@ -368,13 +368,13 @@ void report_unused_experts(const RunInput& input, Diagnostics& diags) {
 
 }  // namespace
 
-// What keeps a run from telling, and values that its working precision cannot
-// hold.
+// Reports why a run is inconclusive, and values that its working precision
+// cannot represent.
 void check_doubts(const RunInput& input, Diagnostics& diags) {
   if (input.asked_for != nullptr) return report_doubts_of_variant(input, diags);
   const Simulation& outcome = input.outcome;
   if (outcome.non_finite) report_non_finite(input, *outcome.non_finite, diags);
-  // What is not finite in doubles is not in anything else.
+  // Values that are not finite in doubles are not finite in narrower types.
   if (outcome.non_finite) return report_unseen(input, diags);
   const auto& overflow = outcome.overflow;
   const auto& sharded = outcome.sharded_overflow;
@@ -423,8 +423,8 @@ const char* reduced_text(ReducedBy kind) {
   }
 }
 
-// What is wrong with the reduction, behind "the sharded run computes something
-// else: ".
+// Returns what is wrong with the reduction, to follow "the sharded run computes
+// a different result: ".
 std::string fault_text(const Graph& graph, const std::string& name,
                        const ReductionFault& fault) {
   const std::string kind = reduced_text(fault.kind);
@@ -448,7 +448,7 @@ std::string fault_text(const Graph& graph, const std::string& name,
          ", once by every device along " + listed_axes(fault.axes);
 }
 
-// What was found out to say so.
+// Returns the evidence for the fault.
 std::string fault_evidence(const ReductionFault& fault) {
   const std::string devices = plural(fault.times, "device");
   const std::string along = " along " + listed_axes(fault.axes);
@@ -468,8 +468,8 @@ std::string fault_evidence(const ReductionFault& fault) {
   }
 }
 
-// What to change in the graph; of an operation without a shard_map there is
-// nothing that the graph could say.
+// Returns what to change in the graph. Without a shard_map, the graph has
+// nothing to change.
 std::string fault_help(const ReductionFault& fault, bool mapped) {
   if (!mapped) {
     return "nothing in the graph asks for this: please report it with the "
@@ -503,7 +503,7 @@ std::string fault_help(const ReductionFault& fault, bool mapped) {
   }
 }
 
-// Where no reduction explains it.
+// Returns the help if no reduction explains the mismatch.
 std::string mismatch_help(const RunInput& input, bool mapped) {
   if (input.source != ValueSource::Field) {
     return "`--values field` compares exactly, each operation by itself";
@@ -516,7 +516,7 @@ std::string mismatch_help(const RunInput& input, bool mapped) {
          "and the mesh";
 }
 
-// The styles that would do, in transformers and in PyTorch.
+// Returns the styles that would work, in transformers and in PyTorch.
 std::string style_wanted(HookedFault::Wants wants) {
   using Wants = HookedFault::Wants;
   switch (wants) {
@@ -580,7 +580,7 @@ void report_hooked(const RunInput& input, const HookedFault& fault,
   finding.help(style_wanted(fault.wants));
 }
 
-// Reports the value whose gradient is wrong where the forward pass is not.
+// Reports the value whose gradient is wrong although the forward pass is right.
 void report_gradient(const RunInput& input, const HookedFault& fault,
                      Diagnostics& diags) {
   const Graph& graph = graph_of(input);
@@ -673,7 +673,7 @@ void check_mismatch(const RunInput& input, Diagnostics& diags) {
                         : mismatch_help(input, mapped));
 }
 
-// Those of another program in float32 must agree.
+// Outputs that another program computed in float32 must agree.
 void check_recorded_outputs(const RecordedInput& input, Diagnostics& diags) {
   for (const ExpectedError& error : input.errors) {
     if (error.agrees()) continue;

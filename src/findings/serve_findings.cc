@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an engine gives cause to report: degrees at which it does not start, and
-// a cache that does not hold one sequence.
+// Findings about an engine: degrees at which it does not start, and a cache
+// that does not hold the sequences.
 #include <algorithm>
 #include <array>
 #include <string>
@@ -36,7 +36,7 @@ std::string legal_degrees(const Serving& serving) {
   return legal.empty() ? "" : list_text(legal, kShownDegrees);
 }
 
-// "31.60 sequences (from 27.82 to 32.31)"
+// Returns "31.60 sequences (from 27.82 to 32.31)".
 std::string sequences_text(const std::array<double, 3>& of) {
   return fmt::format("{:.2f} {} (from {:.2f} to {:.2f})", of[1],
                      of[1] == 1 ? "sequence" : "sequences", of[0], of[2]);
@@ -76,7 +76,8 @@ void report_missing_at_start(const ServeInput& input, Diagnostics& diags) {
   help_changes(input, report);
 }
 
-// It starts, and runs out of memory when it captures graphs or runs.
+// Reports an engine that starts but runs out of memory when it captures graphs
+// or runs.
 void report_missing_for_steps(const ServeInput& input, Diagnostics& diags) {
   const Serving& serving = input.serving;
   auto report =
@@ -117,8 +118,8 @@ std::string cache_message(const Serving& serving, bool never) {
          (never ? " do not" : " may not") + left;
 }
 
-// "each sequence is cached by one of 4 data-parallel groups; each group holds
-// 0.30 sequences (from 0.20 to 0.40)"
+// Returns "each sequence is cached by one of 4 data-parallel groups; each group
+// holds 0.30 sequences (from 0.20 to 0.40)".
 std::string groups_text(const Serving& serving) {
   const int64_t most = ceil_div(serving.batch, serving.mesh.dp);
   std::string text = "each sequence is cached by one of " +
@@ -132,7 +133,7 @@ std::string groups_text(const Serving& serving) {
                          serving.group_sequences(2)});
 }
 
-// What would leave room, as far as it is a flag.
+// Returns the flags that would leave more room.
 std::string help_for_cache(const Serving& serving) {
   const int64_t weights = serving.stage().weights.total;
   if (weights > serving.share_bytes.upper) {

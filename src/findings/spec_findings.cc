@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Specs against shapes and the mesh: what correction had to change, and what
-// padding or uneven chunks cost.
+// Findings about specs: the corrections that shapes and the mesh required, and
+// the cost of padding or uneven chunks.
 #include <algorithm>
 #include <climits>
 #include <map>
@@ -32,20 +32,21 @@ std::string sized(const Mesh& mesh, const AxisNames& axes) {
   return text;
 }
 
-// The requested axes of a dimension that the mesh has.
+// Returns the requested axes of a dimension that the mesh has.
 AxisNames mesh_axes(const Mesh& mesh, const PartitionSpec& spec, int dim) {
   AxisNames axes = spec.dims[static_cast<size_t>(dim)];
   erase_if(axes, [&](const AxisName& a) { return !mesh.find(a); });
   return axes;
 }
 
-// The units of parameters by placement. What all names together say is read
-// when it is first needed.
+// The units of parameters by placement. Facts that follow from all names
+// together are computed on first use.
 class PlacedUnits {
  public:
   explicit PlacedUnits(const LintInput& input) : input_(input) {}
 
-  // Of a dimension of a placement, over all names that it has.
+  // Returns the units in a dimension of a placement, for all names that have
+  // it.
   std::vector<Unit> in(size_t placement, int dim) {
     if (!known_) read();
     std::vector<Unit> units;
@@ -75,8 +76,9 @@ class PlacedUnits {
   std::vector<std::vector<size_t>> classes_of_;
 };
 
-// Takes out sizes of an axis that cut a unit while the others stay. The units
-// that took any out are named: "head", "KV head".
+// Removes the sizes of an axis that split a unit while the other axes are
+// fixed. Returns the names of the units for which it removed any: "head", "KV
+// head".
 std::set<std::string> keep_whole(const LintInput& input,
                                  const std::vector<Unit>& units,
                                  const AxisName& axis, const AxisNames& axes,
@@ -96,8 +98,8 @@ std::set<std::string> keep_whole(const LintInput& input,
   return names;
 }
 
-// "`tp` may be 1, 3 or 9": for each axis, its sizes that would divide, and cut
-// no head or other unit, while the others stay as they are.
+// Returns "`tp` may be 1, 3 or 9": for each axis, the sizes that divide the
+// dimension and split no head or other unit, while the other axes are fixed.
 std::string legal_sizes(const LintInput& input, const AxisNames& axes,
                         int64_t size, const std::vector<Unit>& units) {
   const Mesh& mesh = input.plan.mesh;
@@ -121,7 +123,7 @@ std::string legal_sizes(const LintInput& input, const AxisNames& axes,
 }
 
 std::string padding_help(int64_t size, int64_t shards) {
-  constexpr int64_t kTile = 128;  // what matrix units and Megatron pad to
+  constexpr int64_t kTile = 128;  // matrix units and Megatron pad to this
   const auto smallest = checked_mul(ceil_div(size, shards), shards);
   const auto rounded = checked_mul(ceil_div(size, kTile), kTile);
   if (!smallest) return "use a smaller mesh";
@@ -151,7 +153,7 @@ void report_indivisible(const LintInput& input, size_t number,
       {},
       "dimension " + std::to_string(correction.dim) + " of " +
           names_text(names) + " is not divisible by " + axis_word(axes));
-  if (input.summary != nullptr) {  // nobody reads the rest
+  if (input.summary != nullptr) {  // the rest is never shown
     report.about({placement.rule, correction.dim, ""});
     name_parameters(report, std::move(names), count);
     return;
@@ -176,25 +178,25 @@ void report_indivisible(const LintInput& input, size_t number,
   name_parameters(report, std::move(names), count);
 }
 
-// Findings about a rule's spec entry, over all placements that it made.
+// Findings about one spec entry of a rule, for all placements that it made.
 struct EntryKey {
   Code code;
-  int rule;  // 0: logical axes asked for it
+  int rule;  // 0: requested by logical axes
   int dim;
   std::string reason;
   auto operator<=>(const EntryKey&) const = default;  // NOLINT: no pointer
 };
 struct EntryUse {
-  PerDevice extra;  // bytes beyond what was asked for
+  PerDevice extra;  // bytes beyond the requested ones
   PerDevice held;   // bytes
   AxisNames dropped = {};
-  Span where = {};  // what asked for it
+  Span where = {};  // the place of the request
   std::vector<std::string> names = {};
   int64_t count = 0;  // of parameters
 };
 
-// Unsharded entries beyond the rank are not reported where another one says it
-// already: one with axes, or one before.
+// Entries beyond the rank. Those without axes are not reported if another one
+// is: one with axes, or an earlier one.
 struct CutEntries {
   bool has_axes = false;
   int first_dim = INT_MAX;
@@ -215,13 +217,13 @@ bool is_cut_null(const CutEntries& cut, const Correction& correction) {
          (cut.has_axes || cut.first_dim < correction.dim);
 }
 
-// Left to check_lost_labels.
+// check_lost_labels reports these.
 bool is_about_names(Code code) {
   return code == Code::RepeatedLogicalAxis || code == Code::UnplacedLogicalAxis;
 }
 
-// What entries may name, and what they mean: looked up once for all findings,
-// since there may be as many of these as rules.
+// The names that entries may use and their meanings, looked up once for all
+// findings, since there may be as many of these as rules.
 class Entries {
  public:
   explicit Entries(const Plan& plan)
@@ -243,7 +245,7 @@ class Entries {
 
   bool is_other(const AxisName& name) const { return others_.contains(name); }
 
-  // The first of `axes` that neither the mesh nor a declaration has.
+  // Returns the first of `axes` that neither the mesh nor a declaration has.
   std::optional<AxisName> first_unknown(const AxisNames& axes) const {
     for (const AxisName& axis : axes) {
       if (!known_.contains(axis) && !is_other(axis)) return axis;
@@ -251,7 +253,7 @@ class Entries {
     return std::nullopt;
   }
 
-  // The axis that was meant. Where thousands of names meet thousands of axes,
+  // Returns the axis that was probably meant. With thousands of names and axes,
   // only the first are compared.
   std::optional<std::string> nearest_to(const AxisName& axis) {
     constexpr size_t kMaxCompared = 100000;
@@ -263,7 +265,7 @@ class Entries {
     return entry->second;
   }
 
-  // What a rule's spec means, placement by placement.
+  // Returns the meanings of a rule's spec, one per placement.
   const std::vector<const PartitionSpec*>& meanings(int rule) const {
     return meant_[static_cast<size_t>(rule)];
   }
@@ -277,14 +279,14 @@ class Entries {
   size_t compared_ = 0;
 };
 
-// Under `--parity`, an axis that is declared does not exist all the same.
+// Under `--parity`, a declared axis that the mesh lacks is unknown anyway.
 bool is_declared(const LintInput& input, const AxisName& axis) {
   if (input.rules == nullptr) return false;
   const AxisNames& declared = input.rules->declared_axes;
   return contains(declared, axis);
 }
 
-// ", view `experts` has ep=8,edp=4"
+// Returns ", view `experts` has ep=8,edp=4".
 std::string views_text(const Mesh& mesh) {
   std::string text;
   for (const MeshView& view : mesh.views()) {
@@ -293,7 +295,7 @@ std::string views_text(const Mesh& mesh) {
   return text;
 }
 
-// "`--mesh fsdp=4,tp=2`", or the flag of the view that the rule is for.
+// Returns "`--mesh fsdp=4,tp=2`", or the flag of the view that the rule is for.
 std::string flag_with_axis(const Mesh& mesh, std::string_view view,
                            const std::string& more) {
   return view.empty() ? "`--mesh " + mesh_text(mesh) + "," + more + "`"
@@ -305,8 +307,8 @@ void explain_unknown(const LintInput& input, int rule, const AxisName& axis,
                      Entries& entries, Diagnostics::Builder& report) {
   const Plan& plan = input.plan;
   if (axis.empty()) {
-    // A field of `partition_axis` that is None: within the tuple of another
-    // field, or beside an axis in a spec.
+    // A field of `partition_axis` is None, within the tuple of another field or
+    // beside an axis in a spec.
     report.help(
         "set the `partition_axis` field that is None to the axes you want, or "
         "leave it out of the dimension");
@@ -362,8 +364,8 @@ std::string message_of(const EntryKey& key, const EntryUse& use,
   }
 }
 
-// What the parameters of an entry lose by it. What an unknown or repeated axis
-// was meant to save is not known, so the bytes held are given.
+// Returns what the parameters of an entry lose. The bytes that an unknown or
+// repeated axis would have saved are unknown, so the held bytes are given.
 std::string loss_of(const EntryKey& key, const EntryUse& use) {
   const std::string held = bytes_text(use.held.most()) + " per device";
   const std::string dim = "dimension " + std::to_string(key.dim);
@@ -382,7 +384,7 @@ std::string loss_of(const EntryKey& key, const EntryUse& use) {
   }
 }
 
-// "`HEAD` means `tp`", where the entry names anything but mesh axes.
+// Returns "`HEAD` means `tp`" if the entry names anything but mesh axes.
 std::string meaning_text(const LintInput& input, const EntryKey& key,
                          const Entries& entries) {
   if (key.rule < 1) return "";
@@ -409,7 +411,7 @@ void report_entry(const LintInput& input, const EntryKey& key, EntryUse use,
   const AxisName unknown = entries.first_unknown(use.dropped).value_or("");
   auto report =
       diags.report(key.code, use.where, message_of(key, use, unknown));
-  if (input.summary != nullptr) {  // nobody reads the rest
+  if (input.summary != nullptr) {  // the rest is never shown
     report.about({key.rule, key.dim, unknown});
     name_parameters(report, std::move(use.names), use.count);
     if (use.count == 0) report.findings(1);
@@ -454,8 +456,8 @@ void report_entry(const LintInput& input, const EntryKey& key, EntryUse use,
   }
 }
 
-// A rule that decided nothing may still name an axis that does not exist. One
-// that is for a view that the mesh lacks is about another run.
+// Adds the rules that decided nothing but name an axis that does not exist.
+// Skips rules for a view that the mesh lacks, which are meant for another run.
 void add_idle_rules(const LintInput& input, const Entries& known,
                     std::map<EntryKey, EntryUse>& entries) {
   for (size_t i = 0; i < input.plan.rules.size(); ++i) {
@@ -484,8 +486,8 @@ bool is_uneven(const Mesh& mesh, const Placement& placement) {
   return false;
 }
 
-// What the parameters of a placement would take on the fullest device in even
-// shards, and how much more they take.
+// Returns the bytes of a placement's parameters on the fullest device in even
+// shards; extra_bytes() returns how many more they have.
 double even_bytes(const LintInput& input, size_t number) {
   const Placement& placement = input.plan.placements[number];
   const TensorType stored{placement.type.dtype, stored_shape(placement)};
@@ -545,7 +547,8 @@ void report_uneven(const LintInput& input, size_t number, int64_t count,
   }
 }
 
-// What FSDP2 cuts into rows that differ little, as it always does, is one note.
+// Collects the parameters that FSDP2 splits into nearly even rows, as it always
+// does, into one note.
 class RowsNote {
  public:
   explicit RowsNote(const LintInput& input) : input_(input) {}
@@ -606,7 +609,7 @@ void check_spec_entries(const LintInput& input, Diagnostics& diags) {
     const std::span<const uint32_t> members = input.of_placement.of(i);
     const int64_t count = count_of(input, members);
     const CutEntries cut = cut_entries(placement);
-    std::optional<int64_t> requested;  // bytes, once somebody asks
+    std::optional<int64_t> requested;  // bytes, computed on first use
     for (const Correction& correction : placement.corrections) {
       if (correction.code == Code::IndivisibleDimension ||
           correction.code == Code::UnevenShards ||

@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kMostNamed = 4;
 
-// "activations 30.1 GiB, optimizer state 12.0 GiB", by the estimate.
+// Returns "activations 30.1 GiB, optimizer state 12.0 GiB", by the estimate.
 std::string parts_text(const MemoryBracket& bracket) {
   std::vector<const BracketRow*> rows;
   for (const BracketRow& row : bracket.rows) {

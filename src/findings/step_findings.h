@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a training step gives cause to report: one that does not fit, or may
-// not.
+// Findings about a training step: it does not fit, may not fit, or does not
+// divide.
 #pragma once
 
 #include <cstdint>
@@ -21,18 +21,18 @@ struct StepFinding {
   std::vector<TriedChange> tried;  // the smallest change first
 };
 
-// What may be changed, in words: of those that fit the smallest first, then the
-// two that come nearest.
+// Returns the proposed changes in words: those that fit, the smallest first,
+// then the two that come nearest.
 std::vector<std::string> ways_out(const StepFinding& finding);
 
-// The SP301 that was reported last; null where there is none.
+// Returns the SP301 that was reported last; null if there is none.
 Diagnostic* find_over_memory(Diagnostics& diags);
 
-// SP301 where the lower bound is over capacity, SP306 where the upper one
+// Reports SP301 if the lower bound is over capacity, SP306 if the upper bound
 // is. REQUIRES: the state alone fits.
 void report_step(const StepFinding& finding, Diagnostics& diags);
 
-// SP309: what does not divide, of the step of a framework ("any").
+// Reports the counts that are not divisible (SP309).
 void report_divisions(const std::vector<DivisionProblem>& problems,
                       Diagnostics& diags);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// SP206: what a plan cuts though numbers divide; units.h has the kinds.
+// SP206: units that a plan splits although sizes divide (model/units.h).
 #include "findings/unit_findings.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace {
 
 std::string number(int64_t value) { return std::to_string(value); }
 
-// "half a head", "1/3 of a head", "1/4 of an expert"
+// Returns "half a head", "1/3 of a head" or "1/4 of an expert".
 std::string share_text(int64_t units, int64_t devices, std::string_view name) {
   const int64_t common = std::gcd(units, devices);
   const int64_t parts = devices / common;
@@ -32,7 +32,8 @@ std::string share_text(int64_t units, int64_t devices, std::string_view name) {
   return number(whole) + "/" + number(parts) + " of " + one;
 }
 
-// What the dimension of a matrix has: the last is its columns.
+// Returns the name of the dimension's lines: the last one of a matrix has
+// columns.
 std::string_view lines_name(const SplitUnit& split) {
   const bool last =
       static_cast<size_t>(split.unit.dim) + 1 == split.type.shape.size();
@@ -48,7 +49,7 @@ std::string part_names(const Unit& unit) {
   return text;
 }
 
-// "device 0 would hold gate rows 0-2047 and no up rows"
+// Returns "device 0 would hold gate rows 0-2047 and no up rows".
 std::string first_shard_text(const SplitUnit& split) {
   const std::string lines(lines_name(split));
   const int64_t end = ceil_div(split.size, split.shards);
@@ -91,7 +92,8 @@ std::string layer_fact(const SplitUnit& split) {
          " layers but none of the others, which it also needs";
 }
 
-// The sizes of one axis that cut nothing, while `others` shards stay.
+// Returns the sizes of one axis that split nothing, next to `others` other
+// shards.
 std::vector<int64_t> legal_counts(const SplitUnit& split, int64_t others,
                                   const Declarations& declared) {
   const Unit& unit = split.unit;
@@ -102,7 +104,7 @@ std::vector<int64_t> legal_counts(const SplitUnit& split, int64_t others,
       if (n % others == 0) candidates.insert(n / others);
     }
   }
-  // Replication stores more rows than there are.
+  // Replication stores more rows than the checkpoint has.
   if (declared.replicate_kv_heads && unit.queries > 0) {
     for (const int64_t n :
          common_divisors(unit.queries, unit.queries, unit.queries)) {
@@ -203,7 +205,7 @@ std::vector<std::string> split_help(const SplitUnit& split,
 
 namespace {
 
-// One unit of one placement, and all parameters that it is cut in: keys and
+// One unit of one placement, and the classes in which it is split; keys and
 // values are alike.
 struct Finding {
   SplitUnit split;
@@ -211,8 +213,8 @@ struct Finding {
   std::vector<uint32_t> classes;
 };
 
-// What is declared counts for a placement that is stored so. A plan that was
-// changed by hand may say the one without the other.
+// Returns the declarations, if the placement is stored as declared. A plan that
+// was edited by hand may have the one without the other.
 Declarations declared_for(const LintInput& input, std::string_view name,
                           const Placement& placement, const UnitFacts& known) {
   if (!input.plan.declarations.any()) return {};
@@ -239,7 +241,8 @@ std::vector<Finding> split_units(const LintInput& input,
       input.plan.rules[static_cast<size_t>(placement.rule) - 1].shards_parts) {
     declared.interleave_gate_up = declared.interleave_qkv = true;
   }
-  // What a hook puts together before anything reads it may be cut anywhere.
+  // A tensor that a hook gathers before anything reads it may be split
+  // anywhere.
   const bool is_put_together =
       placement.rule > 0 &&
       input.plan.rules[static_cast<size_t>(placement.rule) - 1].hook.gives ==
@@ -263,21 +266,22 @@ std::vector<Finding> split_units(const LintInput& input,
   return result;
 }
 
-// Cutting a group of experts is common (DeepSeek runs so), and only means more
-// traffic. Layers over an axis that gathers are slow, not wrong. Half of a
-// stored block does not exist, whoever gives the facts.
+// Returns the severity. Splitting a group of experts is common (DeepSeek runs
+// like this) and only means more traffic. Layers over an axis that gathers are
+// slow, not wrong. Half of a stored block does not exist, wherever the facts
+// come from.
 Severity severity_of(const SplitUnit& split, const UnitFacts& known) {
   if (split.unit.kind == UnitKind::ExpertGroup) return Severity::Note;
   if (split.unit.atomic) return Severity::Error;
   const bool gathers = std::ranges::all_of(split.axes, is_gathered_axis);
-  // Blocks are never inferred from a name: facts or scales tell them.
+  // Blocks are never inferred from a name, but given by facts or scales.
   const bool is_known =
       known.given() || split.unit.kind == UnitKind::QuantBlock;
   return is_known && !gathers ? Severity::Error : Severity::Warning;
 }
 
-// Says which blocks the scales of a weight imply, where the facts give others,
-// and whether the scales are cut; "" where they agree.
+// Returns the blocks that the scales of a weight imply, if the facts give
+// others, and whether the scales are split; "" if they agree.
 std::string scales_text(const SplitUnit& split, const UnitFacts& known,
                         std::string_view name) {
   const QuantBlocks* of_scales =
@@ -305,14 +309,14 @@ std::string scales_text(const SplitUnit& split, const UnitFacts& known,
   return text;
 }
 
-// Packed tensors and stacks are known by names and shapes alone.
+// Packed tensors and stacks are recognized by names and shapes alone.
 bool rests_on_facts(UnitKind kind) {
   return kind != UnitKind::PackedGateUp && kind != UnitKind::GateUpPair &&
          kind != UnitKind::QuantBlock && kind != UnitKind::Layer;
 }
 
-// What all of the parameters would take more if the axes that cut the unit left
-// the dimension.
+// Returns how much more all parameters would need without the axes that split
+// the unit.
 std::string whole_text(const LintInput& input, const Finding& finding,
                        int64_t parameters) {
   const Placement& placement = input.plan.placements[finding.placement];
@@ -397,8 +401,8 @@ void check_split_units(const LintInput& input, Diagnostics& diags) {
   }
 }
 
-// What a plan as a whole leaves replicated: unused axes, large parameters, and
-// sharding that was asked for and lost.
+// Sharding that a plan as a whole lacks: unused axes, large replicated
+// parameters, and requested sharding that was lost.
 
 namespace {
 
@@ -406,15 +410,15 @@ bool has_parameter(const AxisNames& axes, const AxisName& axis) {
   return contains(axes, axis);
 }
 
-// Told as SP208.
+// Returns whether the axis is reported as SP208.
 bool is_unmentioned(const LintInput& input, const AxisName& axis) {
   const auto& all = input.naming.axes;
   return std::ranges::any_of(
       all, [&](const auto& each) { return each.axis == axis; });
 }
 
-// Rules that shard nothing because names or axes are called otherwise: what
-// they leave replicated is a consequence, and no rule would help.
+// Returns whether rules shard nothing because names or axes differ. The
+// replication is then a consequence, and no other rule would help.
 bool is_for_others(const LintInput& input) {
   const NamingMismatch& naming = input.naming;
   return naming.of_names || naming.of_labels ||
@@ -431,7 +435,8 @@ StagedCounts counts_by_placement(const LintInput& input) {
                        input.options.stages.get());
 }
 
-// Devices that hold the layers of one stage; all without a pipeline.
+// Returns the devices that hold the layers of one stage; all without a
+// pipeline.
 int64_t devices_of_stage(const LintInput& input) {
   const Mesh& mesh = input.plan.mesh;
   const AxisName& axis = input.options.pipeline_axis;
@@ -445,7 +450,7 @@ int64_t total_bytes(const LintInput& input) {
 
 }  // namespace
 
-// What the fullest device holds; of a view, what is placed over it.
+// Returns the bytes on the fullest device; for a view, those placed over it.
 static int64_t held_over(const LintInput& input, std::string_view view) {
   if (view.empty()) return input.memory.max;
   PerDevice held(input);
@@ -459,7 +464,7 @@ static int64_t held_over(const LintInput& input, std::string_view view) {
 
 void check_unused_axes(const LintInput& input, Diagnostics& diags) {
   check_unused_views(input, diags);
-  // What rules shard that meet no name is not known.
+  // It is not known what rules would shard that match no name.
   if (input.naming.of_names || input.naming.of_labels) return;
   const std::vector<AxisSaving> savings =
       axis_savings(input.plan, counts_by_placement(input));
@@ -475,8 +480,8 @@ void check_unused_axes(const LintInput& input, Diagnostics& diags) {
         is_unmentioned(input, saving.axis)) {
       continue;
     }
-    // Copies over an axis of sequences or their tokens are meant, unless
-    // nothing at all is sharded.
+    // Copies over an axis of sequences or tokens are meant, unless nothing at
+    // all is sharded.
     const bool meant =
         (is_data_axis(saving.axis) || saving.axis == "cp") && any_sharded;
     auto report = diags.report(
@@ -509,7 +514,7 @@ constexpr int64_t kLargeFraction = 1000;
 }  // namespace
 
 void check_large_replicas(const LintInput& input, Diagnostics& diags) {
-  // What one device of a stage holds whole is on no other stage.
+  // With stages, only the devices of one stage hold a replicated parameter.
   const int64_t devices = devices_of_stage(input);
   const bool staged = devices < input.plan.mesh.devices();
   if (devices == 1 || !input.options.zero_axes.empty() ||
@@ -520,7 +525,7 @@ void check_large_replicas(const LintInput& input, Diagnostics& diags) {
     const ParameterClass& c = input.folding.classes[i];
     const Placement& placement = input.plan.placements[c.kind];
     const int64_t bytes = placement.type.bytes();
-    // What correction or a missing rule did is reported there.
+    // Effects of corrections or a missing rule are reported there.
     const bool is_spread = placement.dealt && placement.dealt->size > 1;
     if (placement.shards > 1 || is_spread || !placement.corrections.empty() ||
         input.plan.is_unmatched(placement) || bytes < kLargeBytes ||
@@ -551,7 +556,7 @@ void check_large_replicas(const LintInput& input, Diagnostics& diags) {
 
 namespace {
 
-// "SP203", "SP203 or SP207": the corrections that can cost memory.
+// Returns "SP203" or "SP203 or SP207": the corrections that can cost memory.
 std::string causes(const Plan& plan) {
   std::set<Code> codes;
   for (const Placement& placement : plan.placements) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What SP206 says of each kind of unit: the words, not the finding.
+// Findings about split units (SP206): their texts, by kind of unit.
 #pragma once
 
 #include <cstdint>
@@ -13,27 +13,30 @@
 
 namespace shardplan {
 
-// A unit that a placement cuts.
+// A unit that a placement splits.
 struct SplitUnit {
   Unit unit;
-  AxisNames axes;      // that cut it
+  AxisNames axes;      // axes that split it
   int64_t shards = 1;  // their product
   TensorType type;
   int64_t size = 0;  // of the dimension, as stored
 };
 
-// "tp=16 cuts the KV heads of", "fsdp=4 spreads the stacked layers of".
+// Returns "tp=16 splits the KV heads of" or "fsdp=4 splits the stacked layers
+// of".
 std::string split_message(const SplitUnit& split, const Mesh& mesh);
 
-// What a device would have: "8 KV heads over 16 shards: half a KV head on each,
-// though 1024 mod 16 = 0".
+// Returns the parts that a device would have: "8 KV heads over 16 shards: half
+// a KV head on each, though 1024 mod 16 = 0".
 std::string split_fact(const SplitUnit& split);
 
-// "`tp` may be 1, 2, 4 or 8", for each axis while the others stay; every size.
+// Returns, for each axis, all of its sizes that split nothing while the other
+// axes are fixed: "`tp` may be 1, 2, 4 or 8".
 std::string legal_sizes(const SplitUnit& split, const Mesh& mesh,
                         const Declarations& declared);
 
-// What to do about it: change the plan, or declare what is done instead.
+// Returns the help: changes to the plan, or the declaration of what is done
+// instead.
 std::vector<std::string> split_help(const SplitUnit& split,
                                     const Declarations& declared);
 

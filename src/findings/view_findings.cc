@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Views of the mesh (core/mesh.h), and experts: views that place nothing, ranks
-// with unlike numbers of experts, and an axis of the mesh that should be a
-// view.
+// Findings about views of the mesh (core/mesh.h) and experts: views that place
+// nothing, ranks with different numbers of experts, and an axis of the mesh
+// that should be one of a view.
 #include <algorithm>
 #include <array>
 #include <set>
@@ -32,7 +32,7 @@ std::string view_with_axis(const Mesh& mesh, const AxisName& axis) {
 
 namespace {
 
-// The views that rules are for.
+// Returns the views that have rules.
 std::set<std::string> views_of_rules(const LintInput& input) {
   std::set<std::string> views;
   for (const PlanRule& rule : input.plan.rules) views.insert(rule.view);
@@ -75,7 +75,7 @@ void report_axes_of_views(const LintInput& input, Diagnostics& diags) {
   const Plan& plan = input.plan;
   for (size_t i = 0; i < plan.rules.size(); ++i) {
     const PlanRule& rule = plan.rules[i];
-    // Shipped ones name `ep` for meshes without a view.
+    // Shipped rules name `ep` for meshes without a view.
     if (rule.shipped || rule.won == 0 || !rule.view.empty()) continue;
     for (size_t dim = 0; dim < rule.spec.dims.size(); ++dim) {
       for (const AxisName& axis : rule.spec.dims[dim]) {
@@ -112,7 +112,7 @@ void check_unused_views(const LintInput& input, Diagnostics& diags) {
   }
 }
 
-// Experts that are dealt out.
+// Experts that are placed whole.
 
 void report_uneven_dealing(const LintInput& input, Diagnostics& diags) {
   // All experts of a layer along one axis are one finding.
@@ -162,14 +162,14 @@ void report_uneven_dealing(const LintInput& input, Diagnostics& diags) {
   }
 }
 
-// Expert parallelism within the mesh itself.
+// Expert parallelism over an axis of the mesh itself.
 
 namespace {
 
 constexpr std::array<std::string_view, 6> kExpertAxes = {
     "ep", "expert", "experts", "expert_parallel", "moe", "ep_shard"};
 
-// Whether rules say that the axis shards the batch: EasyDeL's `batch_axis`,
+// Returns whether rules shard the batch over the axis: EasyDeL's `batch_axis`,
 // MaxText's `activation_batch`, t5x's `batch`.
 bool shards_batch(const LintInput& input, const AxisName& axis) {
   if (contains(input.options.batch_axes, axis)) return true;
@@ -186,8 +186,8 @@ bool shards_batch(const LintInput& input, const AxisName& axis) {
     any_of_batch = true;
     if (contains(rule.axes, axis)) return true;
   }
-  // Files of MaxText and t5x say how the batch is sharded; a part of one that
-  // does not leaves it open.
+  // Whole files of MaxText and t5x shard the batch; a partial file without such
+  // a rule leaves this open.
   return !any_of_batch && !input.rules->logical_rules.empty() &&
          !input.rules->architecture_labels;
 }
@@ -197,9 +197,10 @@ bool is_of_experts(std::string_view name) {
   return expert.stacked || expert.number;
 }
 
-// "--mesh dp=16,tp=2 --view experts:ep=8,edp=4": the same devices, where the
-// mesh without the axis is larger along an axis of data parallelism. Empty
-// where a pipeline's axis stands in neither end, where a view keeps it.
+// Returns "--mesh dp=16,tp=2 --view experts:ep=8,edp=4": the same devices, with
+// the size of `axis` moved to an axis of data parallelism of the mesh. Returns
+// "" if the pipeline's axis is neither first nor last, since only there can a
+// view have it in the same place.
 std::string flags_with_view(const LintInput& input, const AxisName& axis) {
   const Mesh& mesh = input.plan.mesh;
   const int64_t size = mesh.size_of(axis);
@@ -234,7 +235,7 @@ std::string flags_with_view(const LintInput& input, const AxisName& axis) {
   const int64_t within =
       mesh.devices() / (is_staged ? mesh.size_of(stages) : 1) / size;
   std::vector<Axis> view = {{axis, size}};
-  // What is stored in shards stays so.
+  // Parameters that are stored in shards remain so.
   if (has_storage && within > 1) {
     const int64_t shared = within % copies == 0 ? copies : 1;
     if (shared > 1) view.push_back({"edp", shared});

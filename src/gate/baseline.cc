@@ -60,9 +60,9 @@ std::optional<AcceptedFinding> read_entry(const Node& node,
   return entry;
 }
 
-// What a finding is about, as baselines name it: its parameters, folded, else
-// the text it points at or its message. With the numbers of that: what was
-// accepted is not accepted at ten times the size.
+// Returns what a finding is about, as baselines name it: its folded parameters,
+// else the text it points at, else its message. The message includes numbers,
+// so that accepting a finding does not accept one of ten times the size.
 std::set<std::string> subjects_of(const Diagnostic& finding) {
   std::set<std::string> subjects;
   for (const std::string& name : finding.parameters) {
@@ -171,7 +171,7 @@ std::string baseline_text(const std::vector<TargetFindings>& findings,
         }
         any = true;
         text += "  - code: " + code_id(finding.code) + "\n";
-        // `*` in a target's name would be any text; a name of a mesh has none.
+        // `*` in a target would mean any text, but target names contain none.
         if (!of.target.empty()) {
           text += "    target: " + yaml_string(of.target) + "\n";
         }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Baseline: findings that are accepted, each with a reason, so that a project
-// with findings can fail on new ones alone.
+// Baseline: the accepted findings of a project, each with a reason, so that a
+// project with findings can fail only on new ones.
 //
 //   accepted:
 //     - code: SP203
@@ -10,7 +10,7 @@
 //
 // `about` is a parameter as reports fold it, or the text that the finding
 // points at (a pattern, a label). A finding about several parameters is
-// accepted when all of them are.
+// accepted if all of them are.
 #pragma once
 
 #include <optional>
@@ -25,8 +25,8 @@ namespace shardplan {
 
 struct AcceptedFinding {
   Code code = Code::InternalError;
-  std::string target;  // "" is any
-  std::string about;   // "" is any
+  std::string target;  // "": any
+  std::string about;   // "": any
   std::string reason;
   Span where;
 
@@ -38,30 +38,32 @@ struct AcceptedFinding {
 
 struct Baseline {
   std::vector<AcceptedFinding> accepted;
-  SourcePtr source;  // keeps places alive
+  SourcePtr source;  // owns the text that places refer to
 };
 
-// Empty, with the reason reported (SP002, SP003, SP004): an entry without a
-// reason, or one whose code cannot be accepted, since it prevents an answer.
+// Reads a baseline. Empty, with the reason reported (SP002, SP003, SP004), if
+// an entry has no reason, or a code that cannot be accepted because it prevents
+// an answer.
 std::optional<Baseline> read_baseline(SourcePtr source, Diagnostics& diags);
 
-// The number of the entry that accepts it; -1 for none. A finding whose
-// parameters different entries accept has the first of these.
+// Returns the index of the entry that accepts the finding; -1: none. If
+// different entries accept its parameters, returns the first of them.
 int accepting_entry(const Baseline& baseline, std::string_view target,
                     const Diagnostic& finding);
 
-// Takes what is accepted out of the findings of one target, and counts it as
-// allowed; `used[i]` becomes true where entry i accepted something.
+// Removes the accepted findings of one target, and counts them as allowed. Sets
+// `used[i]` if entry i accepted something.
 void accept(const Baseline& baseline, std::string_view target,
             Diagnostics& diags, std::vector<bool>& used);
 
-// Warns of entries that accepted nothing (SP605).
+// Warns about entries that accepted nothing (SP605).
 void report_stale(const Baseline& baseline, const std::vector<bool>& used,
                   Diagnostics& diags);
 
-// The findings (warnings and errors) of targets as the text of a baseline.
+// Returns the findings (warnings and errors) of targets as the text of a
+// baseline.
 struct TargetFindings {
-  std::string target;  // "" of a run without targets
+  std::string target;  // "" for a run without targets
   const Diagnostics* diags = nullptr;
 };
 std::string baseline_text(const std::vector<TargetFindings>& findings,

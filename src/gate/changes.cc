@@ -39,7 +39,8 @@ bool is_same(const Placement& a, const Placement& b) {
          a.bytes_per_device == b.bytes_per_device;
 }
 
-// Those that differ: in the order of the first side, then what the second adds.
+// Returns the parameters that differ: in the order of the first side, then
+// those that the second side adds.
 std::vector<Pair> different(const Session& before, const Session& after) {
   const Manifest& a = before.model.manifest;
   const Manifest& b = after.model.manifest;
@@ -73,14 +74,14 @@ std::vector<Pair> different(const Session& before, const Session& after) {
   return pairs;
 }
 
-// Those that shard it, or that it is dealt out over.
+// Returns the axes that shard it or place it whole.
 AxisNames axes_of(const Placement& placement) {
   AxisNames axes = axes_in(placement.spec);
   if (placement.dealt) axes.push_back(placement.dealt->axis);
   return axes;
 }
 
-// Of `all` those that `others` lack, in their order.
+// Returns the axes of `all` that `others` lacks, in order.
 AxisNames beyond(const AxisNames& all, const AxisNames& others) {
   AxisNames rest;
   for (const AxisName& axis : all) {
@@ -95,7 +96,7 @@ ChangeLine line_of(Span where, bool before) {
           where};
 }
 
-// Where the rule stands that decided a placement.
+// Returns the line of the rule that decided a placement.
 ChangeLine rule_line(const Session& session, const Placement& placement,
                      bool before) {
   const PlanRule* rule = rule_of(session, placement);
@@ -108,7 +109,7 @@ ChangeLine rule_line(const Session& session, const Placement& placement,
   return line;
 }
 
-// The logical axis rule that placed a dimension; null where none did.
+// Returns the logical axis rule that placed a dimension; null if none did.
 const LogicalRule* logical_rule(const Session& session,
                                 const Placement& placement, size_t dim) {
   if (!session.rules || dim >= placement.logical_rules.size()) return nullptr;
@@ -121,7 +122,7 @@ std::string rule_text(const Placement& placement, const PlanRule& rule) {
   return "rule " + std::to_string(placement.rule) + " `" + rule.pattern + "`";
 }
 
-// The name of dimension `dim` as the parameter or its rule has it.
+// Returns the name of dimension `dim` in the parameter or its rule.
 std::string label_of(const Placement& placement, size_t dim) {
   if (!placement.requested || dim >= placement.requested->dims.size())
     return "";
@@ -129,7 +130,7 @@ std::string label_of(const Placement& placement, size_t dim) {
   return names.size() == 1 ? names[0] : "";
 }
 
-// A label that means other axes now, where that is what changed.
+// Blames a label that now maps to other axes, if that is what changed.
 bool blame_label(const Session& before, const Placement& a,
                  const Session& after, const Placement& b, GateChange& change) {
   const size_t dims = std::max(a.spec.dims.size(), b.spec.dims.size());
@@ -151,7 +152,7 @@ bool blame_label(const Session& before, const Placement& a,
   return false;
 }
 
-// "placed whole over ep=8, 128 experts"
+// Returns "placed whole over ep=8, 128 experts".
 std::string dealt_text(const Placement& placement) {
   if (!placement.dealt) return "not placed whole";
   const Dealt& dealt = *placement.dealt;
@@ -159,7 +160,7 @@ std::string dealt_text(const Placement& placement) {
          ", " + plural(dealt.experts, "expert");
 }
 
-// The mesh or the view that changed, where the placement is in it.
+// Describes the change of the mesh or view that the placement is in.
 std::string mesh_change_text(const Session& before, const Placement& a,
                              const Session& after, const Placement& b) {
   const std::string was = axes_text(before.plan.mesh.axes_of(a.view));
@@ -175,7 +176,7 @@ std::string mesh_change_text(const Session& before, const Placement& a,
          is + ")";
 }
 
-// The line that did it, and why.
+// Sets the line that caused the change, and the reason.
 void blame(const Session& before, const Placement& a, const Session& after,
            const Placement& b, GateChange& change) {
   const PlanRule* was = rule_of(before, a);
@@ -222,8 +223,8 @@ void blame(const Session& before, const Placement& a, const Session& after,
   }
 }
 
-// Bytes of some parameters on a device, of the stage and of the rank of experts
-// that have most of them. REQUIRES: they are placed alike, but for ranks.
+// Returns the bytes of some parameters on the stage and the expert rank that
+// have the most of them. REQUIRES: they are placed alike, except for ranks.
 int64_t held_bytes(const Session& side, const std::vector<size_t>& parameters) {
   const ParameterStages* stages = side.lint_how.stages.get();
   constexpr int32_t kAll = -1;                          // stages
@@ -318,8 +319,8 @@ void add_placements(const Session& before, const Session& after,
                    });
 }
 
-// What is compared: what both sides ask about. A step or a state that is asked
-// about on one side alone is no growth of what the other holds.
+// The quantity to compare, which both sides must request. A step or a state
+// that only one side requests is not a growth over the other side.
 enum class Compared : uint8_t { Parameters, Stored, Step };
 
 Compared asked_by(const TargetSide& side) {
@@ -332,7 +333,7 @@ Compared asked_by_both(const TargetSide& a, const TargetSide& b) {
   return std::min(asked_by(a), asked_by(b));
 }
 
-// What a side holds, by category, the total last.
+// Returns the bytes of a side by category, the total last.
 std::vector<BracketRow> categories_of(const TargetSide& side,
                                       Compared compared) {
   std::vector<BracketRow> rows;
@@ -376,13 +377,13 @@ std::string grown_text(const std::vector<CategoryChange>& categories) {
     grown.emplace_back(by, each.title);
     is_parameters = is_parameters && each.category == "parameters";
   }
-  // Parameters alone are what the line says.
+  // The line itself already covers parameters.
   if (is_parameters) return "";
   return largest_text(std::move(grown),
                       [](int64_t bytes) { return bytes_text(bytes); });
 }
 
-// Bytes of parameters that neither an axis nor a pipeline shards.
+// Returns the bytes of parameters that neither an axis nor a pipeline shards.
 int64_t whole_bytes(const Session& session) {
   const Plan& plan = session.plan;
   const StagedCounts counts = staged_counts(
@@ -437,7 +438,7 @@ void add_memory(const TargetSide& before, const TargetSide& after,
   }
 }
 
-// Findings of one key, over the names that they are about.
+// The findings of one key, over the names that they are about.
 struct Found {
   std::set<std::string> names;  // folded
   int64_t count = 0;
@@ -531,7 +532,8 @@ std::vector<GateChange> finding_changes(const Diagnostics& before,
   for (const auto& [key, found] : is) {
     const auto entry = was.find(key);
     const Found earlier = entry == was.end() ? Found() : entry->second;
-    // What is about no parameter or place says in its words how much it is.
+    // A finding without parameters or place states its size only in its
+    // message.
     const bool same =
         earlier.count == found.count && earlier.names == found.names &&
         earlier.severity == found.severity &&

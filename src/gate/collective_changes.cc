@@ -16,7 +16,7 @@ namespace {
 
 enum class Trend : uint8_t { New, Gone, More, Fewer, Larger, Smaller };
 
-// The same on both sides; one of them may lack it.
+// The same use on both sides; one of them may lack it.
 struct UsePair {
   const CollectiveUse* before = nullptr;
   const CollectiveUse* after = nullptr;
@@ -49,7 +49,7 @@ std::vector<UsePair> pairs_of_uses(const std::vector<CollectiveUse>& before,
   return all;
 }
 
-// Empty where nothing changes.
+// Returns the trend; empty if nothing changes.
 std::optional<Trend> trend_of(const UsePair& pair) {
   if (pair.before == nullptr) return Trend::New;
   if (pair.after == nullptr) return Trend::Gone;
@@ -68,8 +68,8 @@ const Placement* placement_named(const Session& session,
   return nullptr;
 }
 
-// The line that decides a parameter of these: one that lies elsewhere now, if
-// there is one.
+// Returns the line that decides one of the use's parameters, preferably one
+// that is placed differently now.
 ChangeLine line_of_use(const CollectiveUse& use, const SideCollectives& before,
                        const SideCollectives& after, bool of_before) {
   const Placement* chosen = nullptr;
@@ -103,7 +103,7 @@ const char* cause_words(const CollectiveUse& use) {
   return "reshards because operands disagree: ";
 }
 
-// "all-gather over fsdp of layers.*.mlp.up_proj.weight and 2 more"
+// Returns "all-gather over fsdp of layers.*.mlp.up_proj.weight and 2 more".
 std::string title_of_uses(const std::vector<UsePair>& pairs) {
   const CollectiveUse& first = pairs.front().any();
   std::string text(collective_name(first.kind));

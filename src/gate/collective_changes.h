@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives of a forward pass that are new, gone, more or fewer after a
-// change.
+// collective_changes(): the collectives of a forward pass that are new, gone,
+// more or fewer after a change.
 #pragma once
 
 #include <cstdint>
@@ -17,28 +17,28 @@ namespace shardplan {
 struct CollectiveCoverage {
   enum class How : uint8_t {
     NotAsked,
-    Same,  // the model and all of its placements are
+    Same,  // the model and all of its placements are the same
     Compared,
     Unknown,
   };
   How how = How::NotAsked;
-  // "2x16 tokens in bf16", or why nothing is known of them.
+  // "2x16 tokens in bf16", or why the collectives are unknown.
   std::string text;
-  // What does not are sharded as the rules ask, so that a run may send
-  // something else;
-  // "" where all does.
+  // The values that are not sharded as the rules ask, so that a run may
+  // communicate differently; "" if there are none.
   std::string doubt = {};
 };
 
-// One side: its plan, and what a forward pass under it sends.
+// One side: its plan, and the collectives of a forward pass under it.
 struct SideCollectives {
   const Session& session;
   const std::vector<CollectiveUse>& uses;
 };
 
-// Collectives of one kind along the same axes, for the same reason, that change
-// alike are one change. Before and after are how often they are there or, where
-// that is the same, the bytes that a device sends. The largest first.
+// Returns the changes of collectives. Collectives of one kind, along the same
+// axes, for the same reason and with the same trend are one change. Its values
+// are their counts or, if the counts are equal, the bytes that a device sends.
+// The largest changes come first.
 std::vector<GateChange> collective_changes(const std::string& target,
                                            const SideCollectives& before,
                                            const SideCollectives& after);

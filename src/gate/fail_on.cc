@@ -23,7 +23,7 @@ constexpr FailOnSwitch kSwitches[] = {{"new-errors", &FailOn::new_errors},
                                       {"lost-axes", &FailOn::lost_axes},
                                       {"any-change", &FailOn::any_change}};
 
-// "1%" is 0.01, and "0.01" too.
+// Reads "1%" or "0.01" as 0.01.
 std::optional<double> fraction_of(std::string_view text) {
   const bool is_percent = text.ends_with('%');
   if (is_percent) text.remove_suffix(1);
@@ -47,7 +47,7 @@ bool add_fail_on(std::string_view text, FailOn& fail_on) {
     return true;
   }
   if (text.starts_with(kTime)) {
-    // `time>3` would read as 300 %, or as seconds.
+    // `time>3` could mean 300 % or seconds.
     if (!text.ends_with('%')) return false;
     const auto limit = fraction_of(text.substr(kTime.size()));
     if (limit) fail_on.time = limit;
@@ -58,7 +58,7 @@ bool add_fail_on(std::string_view text, FailOn& fail_on) {
   const std::string_view written =
       text.substr(is_memory ? kMemory.size() : kReplicated.size());
   const auto limit = fraction_of(written);
-  // A number alone is a fraction; more than all of it is a slip.
+  // A bare number is a fraction; one above 1 is a size in bytes.
   const bool is_size =
       is_memory && (!limit || *limit > 1) && !written.ends_with('%');
   if (is_size) {

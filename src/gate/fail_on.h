@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// `--fail-on LIST`: which changes are not to be let through.
+// FailOn: the changes that `--fail-on LIST` rejects.
 //
 //   memory>1%       the fullest device needs that much more; or memory>2GiB
-//   replicated>0    a larger share of the bytes is on every device
-//   time>3%         the estimate of a step is that much longer
+//   replicated>0    a larger share of the bytes is replicated
+//   time>3%         the estimated step is that much longer
 //   new-errors, new-warnings
 //   lost-axes       a rule, label or parameter lost a mesh axis
 //   any-change
@@ -20,31 +20,32 @@ namespace shardplan {
 
 struct RuleSetChange;
 
-// What fails without the flag.
+// The default without the flag.
 inline constexpr std::array<std::string_view, 3> kGateFailOn = {
     "new-errors", "lost-axes", "memory>10%"};
 inline constexpr std::string_view kDiffFailOn = "new-errors";
 
 struct FailOn {
-  std::optional<double> memory;      // of what it was: 0.01
-  std::optional<double> replicated;  // of all bytes, beyond what it was
+  std::optional<double> memory;      // allowed growth, 0.01: 1 %
+  std::optional<double> replicated;  // allowed growth, as a fraction of all
+                                     // bytes
   bool new_errors = false;
   bool new_warnings = false;
   bool lost_axes = false;
   bool any_change = false;
-  std::optional<int64_t> memory_bytes = {};  // by which it may grow
-  std::optional<double> time = {};           // of what it was: 0.03
+  std::optional<int64_t> memory_bytes = {};  // allowed growth in bytes
+  std::optional<double> time = {};           // allowed growth, 0.03: 3 %
 
   bool operator==(const FailOn&) const = default;
 };
 
-// The forms above, for help.
+// Returns the forms above, for help.
 std::vector<std::string> fail_on_forms();
 
-// Adds one entry of a list; false when it is none of these.
+// Adds one entry of a list. Returns false if the entry has none of these forms.
 bool add_fail_on(std::string_view text, FailOn& fail_on);
 
-// Entries that mean nothing where there are rules alone, as they are written.
+// Returns the entries that have no meaning when only rules are compared.
 std::vector<std::string> without_meaning_for_rules(const FailOn& fail_on);
 
 bool fails(const RuleSetChange& change, const FailOn& fail_on);

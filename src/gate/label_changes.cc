@@ -20,11 +20,11 @@ namespace {
 
 using LabelName = std::optional<std::string>;
 
-// Pairs of labels that are looked at where no array is known; beyond them there
-// are more labels than rules of any framework have.
+// The limit on pairs of labels to compare when no array is known. No framework
+// has enough rules to reach it.
 constexpr size_t kMostPairs = 50'000;
 
-// One side's labels.
+// The labels of one side.
 struct Labels {
   explicit Labels(const RuleSet& side)
       : rules(side), index(side.logical_rules) {
@@ -52,7 +52,7 @@ struct Labels {
     return map_logical_axes(labels, rules.logical_rules, FlaxVersion::Current,
                             rules.logical_reading, {}, &index);
   }
-  // What a label has where no other is beside it.
+  // Returns the axes of a label that has no other label beside it.
   const AxisNames& alone(const LabelName& label) const {
     static const AxisNames kNone;
     const auto found = alone_axes.find(label);
@@ -72,7 +72,7 @@ std::string label_text(const LabelName& label) {
   return label ? *label : "None";
 }
 
-// The rules of one label, first by first.
+// Compares the rules of one label by their order.
 void add_own_changes(const LabelName& label, const Labels& before,
                      const Labels& after, std::vector<RuleSetChange>& changes) {
   for (size_t i = 0;; ++i) {
@@ -104,7 +104,7 @@ void add_own_changes(const LabelName& label, const Labels& before,
   }
 }
 
-// Labels that stand in one array, and whose.
+// Labels that occur in one array, and where the array is from.
 struct LabelArray {
   AxisLabels labels;
   std::string witness;
@@ -145,13 +145,13 @@ std::vector<LabelArray> known_arrays(const RuleComparison& comparison) {
   return arrays;
 }
 
-// What one label of an array has on one side.
+// How one side maps one label of an array.
 struct InArray {
   bool is_known = false;  // the side has rules for it
   AxisNames axes;
-  AxisNames denied;  // that it has alone, and not here
-  int rule = 0;      // 1-based, that placed it
-  int blocked = 0;   // 1-based, the first that was blocked
+  AxisNames denied;  // axes that it has alone, but not here
+  int rule = 0;      // 1-based rule that placed it
+  int blocked = 0;   // 1-based rule that was blocked first
 };
 
 InArray in_array(const Labels& side, const LogicalMapping& mapping,
@@ -164,7 +164,8 @@ InArray in_array(const Labels& side, const LogicalMapping& mapping,
   here.denied = without(side.alone(labels[i]), dim.axes);
   here.rule = dim.rule;
   if (!dim.blocked.empty()) here.blocked = dim.blocked.front();
-  // Where every name means its axes, the later of two dimensions loses them.
+  // In this reading every name means its axes, so the later of two dimensions
+  // loses shared axes.
   if (side.rules.logical_reading == LogicalReading::Mapping) {
     for (size_t j = 0; j < i; ++j) {
       for (const AxisName& axis : dim.axes) {
@@ -176,7 +177,7 @@ InArray in_array(const Labels& side, const LogicalMapping& mapping,
   return here;
 }
 
-// Which other label has an axis that label `i` asks for.
+// The label that has an axis which label `i` asks for.
 struct Rival {
   std::optional<size_t> label;
   AxisNames axes;
@@ -203,7 +204,7 @@ Rival rival_of(const Labels& side, const LogicalMapping& mapping, size_t i,
   return rival;
 }
 
-// Contests that are the same in several arrays are told once.
+// The same contest in several arrays is reported once.
 using ContestKey =
     std::tuple<std::string, std::string, AxisNames, AxisNames, AxisNames>;
 
@@ -217,7 +218,8 @@ void add_contests(const LabelArray& array, const Labels& before,
     const InArray was = in_array(before, old_map, array.labels, i);
     const InArray is = in_array(after, new_map, array.labels, i);
     if (!is.is_known) continue;
-    // What the label's own rules explain has been said.
+    // Leave out what changes of the label's own rules explain, which is
+    // reported.
     const AxisNames& alone_before = before.alone(label);
     const AxisNames& alone_after = after.alone(label);
     const AxisNames lost =
@@ -256,7 +258,7 @@ void add_contests(const LabelArray& array, const Labels& before,
   }
 }
 
-// Labels by the axes that their rules name, on either side.
+// Returns pairs of labels whose rules name a common axis, on either side.
 std::vector<std::pair<LabelName, LabelName>> rival_pairs(
     const std::vector<LabelName>& all, const Labels& before,
     const Labels& after) {
@@ -327,7 +329,7 @@ PartitionAxis partition_axis_of(const RuleSet& rules) {
 
 void add_semantic_changes(const RuleComparison& comparison,
                           std::vector<RuleSetChange>& changes) {
-  // Tables that follow from labels change with these.
+  // Tables that are derived from labels change with them.
   if (!comparison.before.partition_axis_where &&
       !comparison.after.partition_axis_where) {
     return;

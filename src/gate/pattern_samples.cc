@@ -15,21 +15,22 @@
 namespace shardplan {
 namespace {
 
-// Marks within a text under construction, which no name holds.
+// Marks in a text under construction; no name contains these characters.
 constexpr char kBegin = '\x01';
 constexpr char kEnd = '\x02';
 constexpr char kHole = '\x03';
 
-// Texts kept at each step: few, since they are multiplied by what follows.
+// The limit on texts at each step. It is small because later parts multiply
+// them.
 constexpr size_t kMostTexts = 64;
-// Copies of what is repeated.
+// The limit on copies of a repeated part.
 constexpr int64_t kMostCopies = 64;
 constexpr int kMostDepth = 64;
 
 using Texts = std::vector<std::string>;
 using Characters = std::bitset<128>;
 
-// Reads a pattern as resolve/python_regex spells it for RE2.
+// Reads a pattern in the RE2 syntax that resolve/python_regex produces.
 class SampleMaker {
  public:
   explicit SampleMaker(std::string_view pattern) : pattern_(pattern) {}
@@ -56,7 +57,7 @@ class SampleMaker {
       if (!texts) return std::nullopt;
       each.push_back(*std::move(texts));
     } while (take("|"));
-    // In turn, so that a limit leaves something of every alternative.
+    // Interleaves the alternatives, so that a limit leaves some of each.
     Texts all;
     for (size_t i = 0; all.size() < kMostTexts; ++i) {
       bool any = false;
@@ -85,7 +86,7 @@ class SampleMaker {
 
   static Texts products(const Texts& heads, const Texts& tails) {
     Texts all;
-    // Diagonally: the first of both, then the next of either.
+    // Combines diagonally: the first of both, then the next of either.
     for (size_t sum = 0; sum + 1 < heads.size() + tails.size(); ++sum) {
       for (size_t i = 0; i <= sum && i < heads.size(); ++i) {
         if (sum - i >= tails.size()) continue;
@@ -121,7 +122,7 @@ class SampleMaker {
       const size_t end = pattern_.find_first_of(":)", at_);
       if (end == std::string_view::npos) return std::nullopt;
       at_ = end + 1;
-      if (pattern_[end] == ')') return Texts{""};  // flags alone
+      if (pattern_[end] == ')') return Texts{""};  // flags without a group
     }
     auto texts = alternatives(depth + 1);
     is_any_ = false;
@@ -129,7 +130,7 @@ class SampleMaker {
     return texts;
   }
 
-  // The characters of `\d` and its like, or one character.
+  // Returns the characters of `\d` and similar classes, or one character.
   std::optional<Characters> escape() {
     if (at_end()) return std::nullopt;
     Characters set;
@@ -214,7 +215,7 @@ class SampleMaker {
     return set;
   }
 
-  // Those of a small set in turn; of a large one the plainest.
+  // Returns each member of a small set, or the plainest member of a large one.
   static std::optional<Texts> members(const Characters& set) {
     constexpr size_t kSmall = 4;
     constexpr std::string_view kPlainest =
@@ -242,10 +243,10 @@ class SampleMaker {
     return value;
   }
 
-  // {n}, {n,}, {n,m}: its bounds; where there is none, {1, 1}.
+  // The bounds of *, +, ?, {n}, {n,} and {n,m}; without a quantifier, {1, 1}.
   struct Bounds {
     int64_t least = 1;
-    bool is_open = false;  // has no end
+    bool is_open = false;  // has no upper bound
     bool is_given = false;
   };
   std::optional<Bounds> bounds() {
@@ -255,7 +256,7 @@ class SampleMaker {
     const size_t before = at_;
     if (!take("{")) return Bounds{};
     const auto least = number();
-    if (!least) {  // a brace
+    if (!least) {  // a literal brace
       at_ = before;
       return Bounds{};
     }
@@ -273,7 +274,7 @@ class SampleMaker {
       const auto times = bounds();
       if (!times) return std::nullopt;
       if (!times->is_given) return texts;
-      take("?");  // lazy: the same names
+      take("?");  // lazy: matches the same names
       if (times->least > kMostCopies) return std::nullopt;
       if (is_any && times->is_open) {
         std::string text;
@@ -288,7 +289,7 @@ class SampleMaker {
           all.push_back(std::move(copies));
         }
       } else {
-        // Without it first: the shorter name.
+        // Omit it first, which gives the shorter name.
         all.push_back("");
         all.insert(all.end(), texts.begin(), texts.end());
       }
@@ -299,10 +300,11 @@ class SampleMaker {
 
   std::string_view pattern_;
   size_t at_ = 0;
-  bool is_any_ = false;  // the last atom takes nearly any character
+  bool is_any_ = false;  // the last atom matches almost any character
 };
 
-// Empty where the pattern asks for a beginning or an end in the middle.
+// Reads the marks; empty if the pattern requires a beginning or an end in the
+// middle.
 std::optional<PatternSample> sample_of(std::string_view marked) {
   PatternSample sample;
   while (marked.starts_with(kBegin)) {
@@ -324,8 +326,8 @@ std::optional<PatternSample> sample_of(std::string_view marked) {
   return sample;
 }
 
-// `head` with `tail` behind it, where the end of one is the beginning of the
-// other only once.
+// Returns `head` followed by `tail`, sharing the longest text that both ends
+// have in common.
 std::string overlapped(std::string_view head, std::string_view tail) {
   size_t shared = std::min(head.size(), tail.size());
   while (shared > 0 && !head.ends_with(tail.substr(0, shared))) --shared;

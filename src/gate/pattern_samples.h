@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names made from patterns: texts in which a pattern is likely to be found, and
-// texts in which two patterns are.
+// PatternSample: a name made from a pattern, in which the pattern is likely to
+// match. joined_samples() makes names in which two patterns may match.
 //
-// They are guesses. Whoever uses one searches it with the patterns themselves
-// first; so what is not understood here yields fewer names, never a wrong one.
+// Samples are guesses: callers first search them with the patterns themselves.
+// Syntax that this code does not understand therefore yields fewer names, never
+// a wrong one.
 #pragma once
 
 #include <cstddef>
@@ -15,20 +16,20 @@ namespace shardplan {
 
 struct PatternSample {
   std::string text;
-  bool at_begin = false;  // the pattern asks the name to begin there
-  bool at_end = false;    // ... to end there
-  // Where the pattern takes anything (`.*`), by offset in `text`; empty where
-  // it does so nowhere.
+  bool at_begin = false;  // the pattern requires the name to begin there
+  bool at_end = false;    // the pattern requires the name to end there
+  // Offsets in `text` where the pattern matches anything (`.*`); empty if it
+  // does nowhere.
   std::vector<size_t> holes;
 };
 
-// At most `limit`, alternatives in turn. Empty where the pattern cannot be
-// compiled, or asks for what no name has.
+// Returns at most `limit` samples, from each alternative in turn. Empty if the
+// pattern does not compile, or requires what no name has.
 std::vector<PatternSample> pattern_samples(std::string_view pattern,
                                            size_t limit);
 
-// Texts that may hold both: one laid over the other's end, side by side, and
-// one in a hole of the other. In both orders, each once.
+// Returns names that may match both: overlapping, side by side, and one in a
+// hole of the other, in both orders and without duplicates.
 std::vector<std::string> joined_samples(const PatternSample& a,
                                         const PatternSample& b);
 

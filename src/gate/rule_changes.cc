@@ -15,13 +15,13 @@
 namespace shardplan {
 namespace {
 
-// In the order of the enumerations.
+// The names of enumerators, in order.
 constexpr std::array<std::string_view, 4> kKinds = {"label", "rule", "axis",
                                                     "reading"};
 constexpr std::array<std::string_view, 7> kHows = {
     "added", "removed", "changed", "fallback", "contest", "takeover", "moved"};
 
-// What a set of rules says of one axis.
+// A rule set's statement about one axis.
 struct KnownAxis {
   std::string text;
   Span where;
@@ -44,7 +44,7 @@ std::map<AxisName, KnownAxis> known_axes(const RuleSet& rules) {
   return axes;
 }
 
-// By name: "ep=8,edp=4".
+// Returns the views by name: "ep=8,edp=4".
 std::map<std::string, KnownAxis> known_views(const RuleSet& rules) {
   std::map<std::string, KnownAxis> views;
   for (const ViewRequest& view : rules.views) {
@@ -158,7 +158,7 @@ std::optional<RuleSetChanges> compare_rules(const RuleComparison& comparison,
   bool fine = add_rule_changes({comparison.before.rules, comparison.after.rules,
                                 means_before, means_after, false},
                                names, found, diags);
-  // Graph values have names of their own.
+  // Graph values have separate names.
   fine = add_rule_changes(
              {comparison.before.activations, comparison.after.activations,
               means_before, means_after, true},

@@ -9,7 +9,8 @@
 namespace shardplan {
 namespace {
 
-// Axes of the rules' own mesh; their sizes do not matter here.
+// Returns a mesh with the axes of the rules' own mesh; sizes do not matter
+// here.
 Mesh mesh_of(const RuleSet& rules) {
   std::vector<Axis> axes;
   if (rules.mesh) {
@@ -19,7 +20,7 @@ Mesh mesh_of(const RuleSet& rules) {
       if (!is_known) axes.push_back({axis.name, 1});
     }
   }
-  // A mesh has an axis; this one nobody can write.
+  // A mesh needs an axis; users cannot write this name.
   if (axes.empty()) axes.push_back({std::string(kUnconstrained), 1});
   return Mesh(std::move(axes));
 }

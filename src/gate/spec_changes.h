@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rule's spec means in mesh axes, and how two such meanings differ.
+// SpecMeaning: the mesh axes that a rule's spec means, and how two meanings
+// differ.
 #pragma once
 
 #include <map>
@@ -14,23 +15,24 @@
 
 namespace shardplan {
 
-// Names of `a` that are not in `b`, in order.
+// Returns the names of `a` that are not in `b`, in order.
 AxisNames without(const AxisNames& a, const AxisNames& b);
 void add_names(AxisNames& names, const AxisNames& more);
-// All axes of a spec, each once.
+// Returns all axes of a spec, each once.
 AxisNames axes_of_spec(const PartitionSpec& spec);
 
-// The words of one side.
+// The vocabulary of one side's rules.
 class SpecMeaning {
  public:
-  // REQUIRES: the rules outlive it.
+  // The rules must outlive it.
   explicit SpecMeaning(const RuleSet& rules);
   SpecMeaning(const SpecMeaning&) = delete;
   SpecMeaning& operator=(const SpecMeaning&) = delete;
 
-  // Logical and semantic names as mesh axes, in training.
+  // Returns the spec in mesh axes, with logical and semantic names resolved as
+  // in training.
   PartitionSpec of(const Rule& rule) const;
-  // The logical names of a spec, where there are several.
+  // Returns the logical names of a spec that has several of them.
   AxisLabels labels_of(const Rule& rule) const;
 
  private:
@@ -38,13 +40,13 @@ class SpecMeaning {
   Vocabulary names_;
 };
 
-// Fills what was lost and gained, and where it matters.
+// Sets what was lost and gained, and the axes that matter.
 void describe_difference(const std::optional<PartitionSpec>& before,
                          const std::optional<PartitionSpec>& after,
                          RuleSetChange& change);
 
-// Equal numbers for rules, of either side, that do the same to whatever they
-// decide: trailing dimensions that a spec leaves out are whole.
+// Gives equal numbers to rules of either side that place whatever they decide
+// in the same way. A dimension that a spec omits at the end is replicated.
 class AlikeRules {
  public:
   int number_of(const Rule& rule, const SpecMeaning& meaning);

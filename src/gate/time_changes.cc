@@ -16,12 +16,12 @@ std::string time_of(const TargetSide& side) {
   return std::string(side.timed) + std::string(kTimeOf);
 }
 
-// The time of a prompt is not compared with that of a token.
+// Returns whether the times are comparable: a prompt's is not with a token's.
 bool is_same_kind(const TargetSide& a, const TargetSide& b) {
   return a.timed == b.timed;
 }
 
-// "all-reduce over tp +300 ms, products -20.0 ms", by what is not hidden.
+// Returns "all-reduce over tp +300 ms, products -20.0 ms", from exposed times.
 std::string slowed_text(const std::vector<TimeChange>& parts) {
   std::vector<std::pair<double, std::string_view>> slowed;
   for (const TimeChange& each : parts) {

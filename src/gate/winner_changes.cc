@@ -17,24 +17,24 @@ namespace {
 
 using From = RuleSetChange::From;
 
-// Names made of each pattern, and of each of a pair.
+// Limits on names per pattern, alone and in a pair.
 constexpr size_t kSamplesAlone = 8;
 constexpr size_t kSamplesOfPair = 3;
-// Names made for pairs of rules, altogether: each is searched twice.
+// The limit on names for pairs of rules in total; each is searched twice.
 constexpr int64_t kMostPairNames = 60'000;
-// A pattern that is found in no name: something behind the end.
+// A pattern that never matches: it requires text after the end.
 constexpr const char* kNeverFound = "$a";
-// Pairs of rules that are looked at one by one, and those of other specs.
+// Limits on the pairs of rules to compare, and on the crossings to return.
 constexpr int64_t kMostRulePairs = 20'000'000;
 constexpr size_t kMostCrossings = 200'000;
-// Names times rules searched for in them, but for those of models that are
-// given: what thousands of rules for one parameter each would come to.
+// The limit on names times rules to search, except names of given models.
+// Thousands of rules for one parameter each would reach it.
 constexpr int64_t kMostSearches = 200'000'000;
 
 constexpr int kNoRule = -1;
 
-// Which rule of one side is which of the other: by pattern, and of several by
-// their order.
+// Maps the rules of one side to the other: by pattern, and rules of one pattern
+// by their order.
 struct Pairing {
   std::vector<int> after_of;   // per rule before; kNoRule: removed
   std::vector<int> before_of;  // per rule after; kNoRule: added
@@ -72,14 +72,14 @@ const Rule* rule_at(const std::vector<Rule>& rules, int number) {
   return number == kNoRule ? nullptr : &rules[static_cast<size_t>(number)];
 }
 
-// Names that have another rule on each side.
+// A name that different rules decide on each side.
 struct Witness {
   std::string name;
   std::string of;
   From from = From::Nowhere;
 };
 
-// Which rules do the same, by their number on each side.
+// Equal numbers for rules that place alike, per rule of each side.
 struct AlikeNumbers {
   std::vector<int> before;
   std::vector<int> after;
@@ -103,7 +103,7 @@ class Winners {
           const Matcher& before, const Matcher& after)
       : pairing_(pairing), alike_(alike), before_(before), after_(after) {}
 
-  // Searches one name. False once that is too much work.
+  // Searches one name. Returns false once the limit on searches is exceeded.
   bool ask(std::string_view name, std::string_view of, From from) {
     searches_ += static_cast<int64_t>(before_.rules() + after_.rules());
     if (searches_ > kMostSearches) return false;
@@ -125,7 +125,7 @@ class Winners {
     }
   }
 
-  // Whether the last name asked has both rules on either side.
+  // Returns whether both rules match the last searched name on either side.
   bool has_both(int before_a, int before_b, int after_a, int after_b) const {
     const auto has = [](const std::vector<int>& found, int rule) {
       return rule != kNoRule && std::ranges::binary_search(found, rule);
@@ -134,7 +134,7 @@ class Winners {
            (has(new_found_, after_a) && has(new_found_, after_b));
   }
 
-  // By rule before and after; kNoRule: none decided.
+  // Returns witnesses by the rules before and after; kNoRule: no rule decided.
   const std::map<std::pair<int, int>, Witness>& takeovers() const {
     return takeovers_;
   }
@@ -174,18 +174,18 @@ class Winners {
   int64_t searches_ = 0;
 };
 
-// Rules of both sides whose order among the others stayed; the others moved.
-// The fewest moves that explain the new order: the rest is a longest ascending
-// sequence.
+// Returns, per rule after the change, whether it kept its order among the
+// others. Other rules moved. A longest ascending sequence keeps its place,
+// which gives the fewest moves.
 std::vector<bool> kept_in_place(const Pairing& pairing) {
-  std::vector<int> common;  // rules after
+  std::vector<int> common;  // rules of both sides, by new number
   for (size_t i = 0; i < pairing.before_of.size(); ++i) {
     if (pairing.before_of[i] != kNoRule) common.push_back(static_cast<int>(i));
   }
   const auto old_place = [&](int rule) {
     return pairing.before_of[static_cast<size_t>(rule)];
   };
-  std::vector<int> tails;  // of sequences by length
+  std::vector<int> tails;  // last rules of sequences, by length
   std::vector<int> previous(pairing.before_of.size(), kNoRule);
   for (const int rule : common) {
     const auto at =
@@ -207,15 +207,16 @@ std::vector<bool> kept_in_place(const Pairing& pairing) {
   return kept;
 }
 
-// Two rules after, `first` before `second`, that stood the other way round, or
-// of which `first` is new.
+// Two rules after the change, `first` before `second`, that were in the
+// opposite order, or of which `first` is new.
 struct Crossing {
   int first = 0;
   int second = 0;
-  int mover = 0;  // which of them moved, or is new
+  int mover = 0;  // the one that moved or is new
 };
 
-// Those whose specs differ. `left_out`: there are more.
+// Returns the crossings of rules whose specs differ. `left_out`: there are
+// more.
 std::vector<Crossing> crossings(const Pairing& pairing,
                                 const AlikeNumbers& alike,
                                 const std::vector<bool>& kept, bool& left_out) {
@@ -242,7 +243,7 @@ std::vector<Crossing> crossings(const Pairing& pairing,
       const int second = std::max(mover, other);
       const bool crosses =
           is_new ? first == mover : old_place(first) > old_place(second);
-      // Of two that moved the first has it.
+      // If both moved, the crossing belongs to the first.
       const bool is_told =
           !is_new && !kept[static_cast<size_t>(other)] && mover == second;
       if (!crosses || is_told ||
@@ -256,8 +257,8 @@ std::vector<Crossing> crossings(const Pairing& pairing,
   return all;
 }
 
-// What a rule says beside its spec; empty where that is all: "P(None, etp),
-// view experts, placed whole over ep".
+// Returns what a rule states beyond its spec: "P(None, etp), view experts,
+// placed whole over ep"; "" if there is nothing.
 std::string said_text(const Rule* rule) {
   if (rule == nullptr || (rule->view.empty() && rule->deal.empty())) return "";
   std::string text = spec_text(rule->spec);
@@ -266,7 +267,7 @@ std::string said_text(const Rule* rule) {
   return text;
 }
 
-// Counts the axes that experts are dealt out over among those of the specs.
+// Counts the axes over which whole experts are placed as axes of the specs.
 void count_dealt_axes(const Rule* before,
                       const std::optional<PartitionSpec>& meant_before,
                       const Rule* after,
@@ -304,7 +305,7 @@ RuleSetChange change_of(const RuleLists& lists, const Rule* before,
   count_dealt_axes(before, meant_before, after, meant_after, change);
   change.text_before = said_text(before);
   change.text_after = said_text(after);
-  // One side's text stands beside the other's.
+  // If one side has a text, the other side needs one to compare.
   if (change.text_before.empty() && before != nullptr &&
       !change.text_after.empty()) {
     change.text_before = spec_text(before->spec);
@@ -321,9 +322,9 @@ bool is_same_spec(const Rule& a, const Rule& b) {
          a.decode_dim == b.decode_dim && a.view == b.view && a.deal == b.deal;
 }
 
-// A removed rule whose names are left without one says so. Else what it lost is
-// what its names lost, where names of a model show it; and one behind another
-// of its pattern decided nothing.
+// Sets the witness of a removed rule to a name that no rule decides now.
+// Without such a name, clears `lost` if names of a model already show what they
+// lost, or if an earlier rule of the same pattern decided instead.
 void settle_removed(int rule, const Pairing& pairing, const Winners& winners,
                     RuleSetChange& change) {
   const auto left = winners.takeovers().find({rule, kNoRule});
@@ -339,7 +340,7 @@ void settle_removed(int rule, const Pairing& pairing, const Winners& winners,
   }
 }
 
-// What crossings of one rule come to, where no name tells more.
+// A summary of the crossings of one rule for which no witness was found.
 struct Unwitnessed {
   int64_t count = 0;
   int other = kNoRule;
@@ -348,7 +349,7 @@ struct Unwitnessed {
   bool is_untried = false;
 };
 
-// Makes names that two patterns may both be found in, and asks them.
+// Makes names that two patterns may both match, and searches them.
 class PairNames {
  public:
   explicit PairNames(const RuleLists& lists) : lists_(lists) {}
@@ -397,7 +398,8 @@ class PairNames {
   int64_t asked_ = 0;
 };
 
-// `model.layers.0.self_attn.q_proj.weight` as Flax checkpoints have it.
+// Returns `model.layers.0.self_attn.q_proj.weight` in the form of Flax
+// checkpoints.
 std::string with_slashes(std::string_view name) {
   std::string text(name);
   std::ranges::replace(text, '.', '/');
@@ -410,8 +412,8 @@ std::string with_slashes(std::string_view name) {
   return text;
 }
 
-// Names of what is known, then of patterns that came, went or moved: no other
-// rule alone can decide what it did not decide before.
+// Searches known names, then names made from patterns that were added, removed
+// or moved: no other rule can now decide a name that it did not decide before.
 void ask_known_names(const RuleLists& lists, const KnownNames& names,
                      const Pairing& pairing, const std::vector<bool>& kept,
                      Winners& winners) {
@@ -440,12 +442,12 @@ void ask_known_names(const RuleLists& lists, const KnownNames& names,
 
 void add_takeovers(const RuleLists& lists, const Pairing& pairing,
                    const Winners& winners, RuleSetChanges& found) {
-  // In the order of the rules after.
+  // Sort by the order of the rules after the change.
   std::vector<std::pair<std::pair<int, int>, const Witness*>> ordered;
   for (const auto& [rules, witness] : winners.takeovers()) {
     const auto [was, is] = rules;
-    // That a new rule decides what none did is what it is for, and that of one
-    // that is gone has been said.
+    // A new rule for names that had none is its purpose, and a removed rule has
+    // been reported already.
     const bool is_plain =
         is == kNoRule ||
         (was == kNoRule &&
@@ -495,7 +497,7 @@ bool add_rule_changes(const RuleLists& lists, const KnownNames& names,
   RuleSet new_set;
   old_set.rules = lists.before;
   new_set.rules = lists.after;
-  // A rule of a view that the mesh lacks decides no name.
+  // A rule for a view that the mesh lacks decides no name.
   for (RuleSet* set : {&old_set, &new_set}) {
     for (Rule& rule : set->rules) {
       if (rule.inactive) rule.pattern = kNeverFound;

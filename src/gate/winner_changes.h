@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What became of rules over names: their specs, and who decides which names.
+// add_rule_changes(): how rules over names changed: their specs, and which rule
+// decides which names.
 #pragma once
 
 #include <vector>
@@ -19,15 +20,15 @@ struct RuleLists {
   bool of_values = false;
 };
 
-// Names to ask, in the order in which witnesses are taken.
+// Names to search, in the order of preference for witnesses.
 struct KnownNames {
   std::span<const Manifest* const> models = {};
   std::span<const Manifest> families = {};
   int jobs = 1;
 };
 
-// Adds, in the order of the rules after, what each rule became, then takeovers
-// and moves. False where a pattern cannot be compiled (SP105).
+// Adds each rule's change, in the order of the rules after the change, then
+// takeovers. Returns false if a pattern does not compile (SP105).
 bool add_rule_changes(const RuleLists& lists, const KnownNames& names,
                       RuleSetChanges& found, Diagnostics& diags);
 

@@ -23,18 +23,18 @@
 namespace shardplan {
 namespace {
 
-// Smaller ones the C library keeps by itself.
+// The C library itself caches smaller buffers.
 constexpr int64_t kLeast = int64_t{1} << 16U;
 
-// At the start of a buffer that is kept. Nothing else is allocated for it: the
-// buffers are given back in the middle of an allocation, too.
+// The header of a cached buffer, stored at its start. It needs no allocation of
+// its own, because buffers are also freed in the middle of an allocation.
 struct Kept {
   int64_t bytes = 0;
   Kept* newer = nullptr;
   Kept* older = nullptr;
 };
 
-// Nobody may look into a buffer that is kept.
+// Makes AddressSanitizer report any access to a cached buffer.
 void close(Kept* buffer) {
 #ifdef SHARDPLAN_POISONS
   ASAN_POISON_MEMORY_REGION(buffer + 1,
@@ -53,7 +53,7 @@ void open(Kept* buffer) {
 
 class Store {
  public:
-  // One that is kept; null where there is none of this size.
+  // Returns a cached buffer, or null if there is none of this size.
   void* take(int64_t bytes) {
     if (bytes < kLeast) return nullptr;
     const std::lock_guard lock(mutex_);
@@ -66,7 +66,8 @@ class Store {
     return found;
   }
 
-  // For one that is made anew: what is kept makes room for it.
+  // Counts a buffer that is to be allocated, and frees cached ones to make
+  // room.
   void make_room(int64_t bytes) {
     Kept* gone = nullptr;
     {
@@ -79,7 +80,7 @@ class Store {
     give_back(gone);
   }
 
-  // One that could not be made after all.
+  // Subtracts a buffer that could not be allocated from the count.
   void forget(int64_t bytes) {
     const std::lock_guard lock(mutex_);
     memory_.held -= bytes;
@@ -144,7 +145,7 @@ class Store {
     (buffer->older != nullptr ? buffer->older->newer : oldest_) = buffer->newer;
     memory_.kept -= buffer->bytes;
   }
-  // Put before those that are gone already.
+  // Puts the oldest buffer before those in `gone`, and returns that list.
   Kept* unlink_oldest(Kept* gone) {
     Kept* const buffer = oldest_;
     unlink(buffer);
@@ -166,20 +167,20 @@ class Store {
 
   std::mutex mutex_;
   int users_ = 0;
-  int64_t most_ = 0;  // held at once since there are users
+  int64_t most_ = 0;  // the most held at once since the first KeptBuffers
   Kept* newest_ = nullptr;
   Kept* oldest_ = nullptr;
   BufferMemory memory_;
 };
 
-// Never destroyed: buffers may be let go of when the program ends.
+// Never destroyed, because buffers may be freed when the program ends.
 Store& store() {
   static Store& the = *new Store;
   return the;
 }
 
 std::shared_ptr<void> owned(void* memory, int64_t bytes) {
-  // Where this throws it has let go already.
+  // If this throws, the deleter has run already.
   return {memory, [bytes](void* given) { store().let_go(given, bytes); }};
 }
 
@@ -189,7 +190,8 @@ void* made_anew(int64_t bytes, bool zeroed) {
   try {
     claim_memory(bytes);
     const auto size = static_cast<size_t>(bytes);
-    // The system gives zero pages; they take no memory before they are written.
+    // The system provides zero pages, which use no memory until they are
+    // written.
     memory = zeroed ? std::calloc(size, 1) : std::malloc(size);
     if (memory == nullptr) {
       return_memory(bytes);
@@ -215,14 +217,14 @@ std::shared_ptr<void> unfilled_buffer(int64_t bytes) {
   void* memory = store().take(bytes);
   if (memory == nullptr) memory = made_anew(bytes, false);
 #if !defined(NDEBUG) || !SHARDPLAN_OWN_NEW
-  // No number: what reads before it writes does not go unnoticed.
+  // The bytes are those of a NaN, so that reading before writing is noticed.
   std::memset(memory, 0xff, static_cast<size_t>(bytes));
 #endif
   return owned(memory, bytes);
 }
 
 KeptBuffers::KeptBuffers() {
-  // In this order: what gives back must be there when it is asked to.
+  // In this order: the store must exist before it can be asked to free memory.
   store().add_user();
   give_back_before_refusing([]() noexcept { return store().empty(); });
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory for numbers: counted (base/allocation.h), and kept for the next that
-// needs as much while somebody asks for that.
+// Buffers: memory for the numbers of tensors, which is counted
+// (base/allocation.h) and, on request, cached for reuse.
 //
-// A simulation lets go of a buffer and needs another of the same size some
-// thousand times. Given back to the system and asked for again, its pages are
-// made and cleared anew each time: a tenth of the run, in the system's time.
+// A simulation frees a buffer and allocates another of the same size some
+// thousand times. If each buffer went back to the system, its pages would be
+// mapped and cleared every time, which costs a tenth of the run in system time.
 #pragma once
 
 #include <cstdint>
@@ -12,16 +12,19 @@
 
 namespace shardplan {
 
-// Throw std::bad_alloc where there is no such memory, or a limit forbids it.
+// Both throw std::bad_alloc if memory runs out or a limit forbids the
+// allocation.
 std::shared_ptr<void> zeroed_buffer(int64_t bytes);
-// With any numbers in it. REQUIRES: they are written before they are read.
+// Returns a buffer with undefined contents. REQUIRES: they are written before
+// they are read.
 std::shared_ptr<void> unfilled_buffer(int64_t bytes);
 
-// While one lives, large buffers that are let go of are kept for the next of
-// their size. What is kept, with what is held, is never more than what was held
-// at once before: the peak of a run is the same without. It counts as
-// allocated, and goes back before anything is refused for a limit, and with the
-// last one that lives.
+// While a KeptBuffers exists, large buffers that are freed are cached for the
+// next request of the same size. Cached and used bytes together never exceed
+// the most that was used at once before, so the peak of a run is the same as
+// without the cache. Cached buffers count as allocated. They are freed before
+// an allocation is refused for a limit, and when the last KeptBuffers is
+// destroyed.
 class KeptBuffers {
  public:
   KeptBuffers();
@@ -30,13 +33,13 @@ class KeptBuffers {
   KeptBuffers& operator=(const KeptBuffers&) = delete;
 };
 
-// Bytes that buffers hold, in the whole process.
+// Bytes of buffers in the whole process.
 struct BufferMemory {
-  int64_t held = 0;  // that nobody has let go of
-  int64_t peak = 0;  // the most of them since the last restart
-  int64_t kept = 0;  // for the next
+  int64_t held = 0;  // in use
+  int64_t peak = 0;  // the most in use since the last restart
+  int64_t kept = 0;  // cached for reuse
 };
 BufferMemory buffer_memory();
-void restart_buffer_peak();  // from what is held now
+void restart_buffer_peak();  // sets the peak to what is held now
 
 }  // namespace shardplan

@@ -17,9 +17,9 @@
 namespace shardplan {
 namespace {
 
-// Beyond these, the nearest name is not looked for.
+// With more names than this, the nearest one is not searched for.
 constexpr size_t kMaxCandidates = 10'000;
-// A value whose making failed: what reads it fails without a word.
+// A value that could not be built; what reads it fails without a message.
 constexpr ValueId kBroken;
 
 using Kind = AttributeDef::Kind;
@@ -40,7 +40,7 @@ std::string_view kind_text(Kind kind) {
   return "";
 }
 
-// What is written, as an attribute of that kind.
+// Converts a written attribute to that kind; nullopt if it is of another kind.
 std::optional<AttributeValue> as_kind(const DescribedAttribute& written,
                                       Kind kind) {
   const auto* number = std::get_if<double>(&written.value);
@@ -59,7 +59,7 @@ std::optional<AttributeValue> as_kind(const DescribedAttribute& written,
     return std::vector<int64_t>{*written.size};
   }
   if (kind == Kind::Integers && number != nullptr) {
-    // Not exact above 2^53, and no integer at all if it has a fraction.
+    // An integer above 2^53 is not exact, and a fraction is not an integer.
     const double limit = 0x1p53;
     if (!(*number >= -limit && *number <= limit)) return std::nullopt;
     const auto integer = static_cast<int64_t>(*number);
@@ -71,8 +71,8 @@ std::optional<AttributeValue> as_kind(const DescribedAttribute& written,
   return std::nullopt;
 }
 
-// What an operation of a file is to be checked against: one of ops() or of
-// composites().
+// The operand counts and attributes that an operation of a file is checked
+// against: those of one of ops() or composites().
 struct Signature {
   int min_operands = 1;
   int max_operands = 1;
@@ -130,7 +130,7 @@ class Builder {
     return diags_.error(Code::InvalidGraph, where, std::move(message));
   }
 
-  // Names a value; false when there is one of that name.
+  // Names a value. Reports an error and returns false if the name is in use.
   bool define(const std::string& name, Span where, ValueId value) {
     const auto [known, added] = names_.emplace(name, value);
     if (added) {
@@ -266,7 +266,7 @@ class Builder {
     }
   }
 
-  // kBroken, with the reason reported, when there is no such value.
+  // Returns the value, or reports why there is none and returns kBroken.
   ValueId find_value(const std::string& name, Span where) {
     const auto found = names_.find(name);
     if (found != names_.end()) return found->second;
@@ -339,7 +339,8 @@ class Builder {
     return false;
   }
 
-  // Whether the numbers of operands and results are right.
+  // Returns whether the numbers of operands and results are right; reports if
+  // not.
   bool counts_fit(const DescribedOp& op, const Signature& signature) {
     const auto operands = static_cast<int>(op.operands.size());
     if (operands < signature.min_operands ||
@@ -379,7 +380,7 @@ class Builder {
     return std::vector<ValueId>{*result};
   }
 
-  // The results' values; empty when something is wrong.
+  // Returns the results' values, or nullopt if something is wrong.
   std::optional<std::vector<ValueId>> make(const DescribedOp& op) {
     const OpDef* primitive = find_op(op.op);
     const CompositeDef* composite = find_composite(op.op);
@@ -417,7 +418,7 @@ class Builder {
   void put_in_layer(GraphNode& node, int layer) {
     node.layer = layer;
     if (layer < 0) return;
-    // A slice of a stacked weight keeps the name of the stack.
+    // A slice of a stacked weight has the name of the stack, without the layer.
     Value& value = graph_.values[node.result];
     const std::string within =
         graph_.layers[static_cast<size_t>(layer)].name + ".";
@@ -427,7 +428,7 @@ class Builder {
   }
 
   void add_op(const DescribedOp& op) {
-    // What is wrong with a repeated layer is wrong with all of them.
+    // All repeats of a layer have the same errors, which are reported once.
     const bool known_wrong = is_repeated(described_, op.layer) && errors() > 0;
     const auto made = known_wrong ? std::nullopt : make(op);
     for (size_t i = 0; i < op.results.size(); ++i) {

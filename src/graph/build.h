@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a graph file to a Graph: operations looked up, shapes inferred, those
-// that stand for several put together (graph/composites.h).
+// Building: turns a graph file into a Graph. It looks up operations, infers
+// shapes and expands composites (graph/composites.h).
 #pragma once
 
 #include <optional>
@@ -13,10 +13,11 @@
 
 namespace shardplan {
 
-// SP015 with the place of every operation that is unknown or does not fit;
-// several in one run. A parameter without a shape takes that of the manifest,
-// and one with a shape must agree with it where the manifest has it. Outputs
-// that the file does not name are the results that nobody reads.
+// Returns the graph. Reports SP015 with the place of every operation that is
+// unknown or does not fit, several in one run. A parameter without a shape has
+// that of the manifest; one with a shape must agree with the manifest if it is
+// listed there. If the file names no outputs, they are the results that no
+// operation reads.
 std::optional<Graph> build_graph(const GraphDescription& description,
                                  const Manifest& manifest, Diagnostics& diags);
 

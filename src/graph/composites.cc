@@ -16,8 +16,8 @@ namespace {
 using Kind = AttributeDef::Kind;
 using Values = std::optional<std::vector<ValueId>>;
 
-// Appends the operations of one use, one after the other; after a failure
-// nothing more is added.
+// Appends the operations of one use in order; after a failure it adds nothing
+// more.
 class Expansion {
  public:
   Expansion(const CompositeUse& use, Graph& graph, Diagnostics& diags)
@@ -28,7 +28,7 @@ class Expansion {
   size_t operands() const { return use_.operands.size(); }
   const Shape& shape(ValueId value) const { return graph_.values[value].shape; }
 
-  // A value on the way, named by a word.
+  // Appends an intermediate value, named by a word.
   ValueId add(std::string_view op, std::vector<ValueId> operands,
               Attributes attributes, std::string_view word,
               OpPart part = OpPart::Other) {
@@ -36,13 +36,13 @@ class Expansion {
                   use_.results.front() + ":" + std::string(word),
                   use_.results_where.front(), part);
   }
-  // Result `index` itself.
+  // Appends result `index` itself.
   ValueId result(std::string_view op, std::vector<ValueId> operands,
                  Attributes attributes, size_t index = 0) {
     return append(op, std::move(operands), std::move(attributes),
                   use_.results[index], use_.results_where[index]);
   }
-  // As a result where it is the last step, else on the way.
+  // Appends the result if this is the last step, else an intermediate value.
   ValueId step(bool last, std::string_view op, std::vector<ValueId> operands,
                Attributes attributes, std::string_view word) {
     return last ? result(op, std::move(operands), std::move(attributes))
@@ -74,8 +74,9 @@ class Expansion {
   bool good_ = true;
 };
 
-// "abK,KJ->abJ": a matrix per entry of the dimensions that both have, where the
-// second operand may have none of them.
+// Returns the equation of a matrix product, such as "aIK,aKJ->aIJ": one matrix
+// per entry of the leading dimensions, of which the second operand may have
+// none ("aIK,KJ->aIJ").
 std::optional<std::string> product_equation(const Shape& left,
                                             const Shape& right) {
   constexpr size_t kLetters = 26;
@@ -115,7 +116,7 @@ Values matmul(const CompositeUse& use, Graph& graph, Diagnostics& diags) {
   return Values({product});
 }
 
-// Sizes of the parts: those given, else equal ones.
+// Returns the sizes of the parts: those given, else equal ones.
 std::optional<std::vector<int64_t>> part_sizes(const CompositeUse& use,
                                                int64_t whole, Expansion& out) {
   const auto count = static_cast<int64_t>(use.results.size());
@@ -143,7 +144,7 @@ std::optional<std::vector<int64_t>> part_sizes(const CompositeUse& use,
   return std::nullopt;
 }
 
-// Cuts `value` along `dim` into the results.
+// Splits `value` along `dim` into the results.
 Values add_parts(const CompositeUse& use, ValueId value, size_t dim,
                  Expansion& out) {
   const auto sizes = part_sizes(use, out.shape(value)[dim], out);
@@ -176,8 +177,8 @@ Values split(const CompositeUse& use, Graph& graph, Diagnostics& diags) {
   return add_parts(use, out.operand(0), static_cast<size_t>(dim), out);
 }
 
-// What a product is multiplied by: fan_in is the number of inputs to the power
-// -1/2, fan_out of outputs (EasyDeL's ParallelLinear).
+// Returns the factor on a product: `fan_in` is the number of inputs to the
+// power -1/2, `fan_out` that of outputs (EasyDeL's ParallelLinear).
 std::optional<double> linear_scale(const CompositeUse& use, const Shape& kernel,
                                    Expansion& out) {
   const auto given = use.attributes.find("scale");
@@ -202,7 +203,7 @@ std::optional<double> linear_scale(const CompositeUse& use, const Shape& kernel,
   return std::nullopt;
 }
 
-// The product, times the scale, plus the bias: in this order.
+// Computes the product, times the scale, plus the bias, in this order.
 Values linear(const CompositeUse& use, Graph& graph, Diagnostics& diags) {
   Expansion out(use, graph, diags);
   const Shape kernel = out.shape(out.operand(1));
@@ -236,7 +237,7 @@ Values linear(const CompositeUse& use, Graph& graph, Diagnostics& diags) {
   return add_parts(use, value, out.shape(value).size() - 1, out);
 }
 
-// x / sqrt(mean(x^2) + epsilon), whose statistics are of the last dimension.
+// Appends x / sqrt(mean(x^2) + epsilon), with the mean over the last dimension.
 ValueId add_normalised(Expansion& out, ValueId value, double epsilon,
                        bool last) {
   const std::vector<int64_t> features = {-1};
@@ -248,7 +249,7 @@ ValueId add_normalised(Expansion& out, ValueId value, double epsilon,
   return out.step(last, "multiply", {value, inverse}, {}, "normalised");
 }
 
-// True, with nothing reported, when there are features to normalise over.
+// Returns true if there are features to normalise over; else reports an error.
 bool check_features(Expansion& out) {
   const Shape& x = out.shape(out.operand(0));
   if (x.empty()) {
@@ -267,7 +268,7 @@ bool check_features(Expansion& out) {
   return true;
 }
 
-// As flax.linen.RMSNorm; its default epsilon.
+// The default epsilon of flax.linen.RMSNorm.
 constexpr double kEpsilon = 1e-6;
 
 Values rms_norm(const CompositeUse& use, Graph& graph, Diagnostics& diags) {
@@ -316,10 +317,10 @@ ValueId add_sink(Expansion& out, ValueId top, ValueId total) {
   return out.add("add", {total, powers}, {}, "sum_with_sink");
 }
 
-// exp(x - max) / sum, as jax.nn.softmax. A sink is one more number of every
-// row, whose share nobody gets (Miller, "Attention Is Off By One", 2023, as
-// gpt-oss has learnt it). Where it exceeds the others by so much that its power
-// is infinite, theirs are 0, as they are to that precision.
+// Computes exp(x - max) / sum, as jax.nn.softmax does. A sink is one more
+// number per row, whose share is discarded (Miller, "Attention Is Off By One",
+// 2023; gpt-oss learns it). If it exceeds the others so far that its power is
+// infinite, their shares are 0, which is right to that precision.
 Values softmax(const CompositeUse& use, Graph& graph, Diagnostics& diags) {
   Expansion out(use, graph, diags);
   const double dim = number_of(use.attributes, "dim", -1);

@@ -54,7 +54,7 @@ std::optional<int64_t> joined_stride(const Shape& shape, const Strides& strides,
   return walk.strides[0][0];
 }
 
-// Without branches and tables, so that compilers make vector code of the loops.
+// Rounding uses no branches or tables, so that compilers vectorise its loops.
 
 namespace {
 
@@ -80,8 +80,8 @@ constexpr uint32_t kSign = 0x80000000U;
 constexpr uint32_t kInfinityBits = 0x7f800000U;
 constexpr uint32_t kQuiet = 0x00400000U;
 
-// Keeps the bits of a magnitude above the lowest `dropped`; a carry may reach
-// the exponent, up to infinity.
+// Rounds to the bits of a magnitude above the lowest `dropped`; a carry may
+// reach the exponent, up to infinity.
 template <uint32_t dropped>
 uint32_t to_nearest(uint32_t magnitude) {
   const uint32_t odd = magnitude >> dropped & 1U;
@@ -89,7 +89,7 @@ uint32_t to_nearest(uint32_t magnitude) {
   return (magnitude + half + odd) & ~((1U << dropped) - 1U);
 }
 
-// A NaN keeps its sign and the upper bits of its payload, and is quiet.
+// Quiets a NaN and keeps the upper bits of its payload; callers keep its sign.
 template <uint32_t dropped>
 uint32_t kept_nan(uint32_t magnitude) {
   return (magnitude | kQuiet) & ~((1U << dropped) - 1U);
@@ -113,8 +113,8 @@ struct ToF16 {
     const uint32_t magnitude = bits & ~kSign;
     const uint32_t normal = to_nearest<13>(magnitude);
     const uint32_t in_range = normal > kGreatest ? kInfinityBits : normal;
-    // Neighbours of 1/2 in float32 are 2^-24 apart, as the subnormals are: the
-    // addition rounds, and the subtraction is exact.
+    // Neighbours of 1/2 in float32 are 2^-24 apart, like the subnormals, so the
+    // addition rounds and the subtraction is exact.
     const float shifted = std::bit_cast<float>(magnitude) + 0.5F;
     const auto subnormal = std::bit_cast<uint32_t>(shifted - 0.5F);
     const uint32_t number_bits =
@@ -136,7 +136,7 @@ void round_row(float* numbers, int64_t count, int64_t step) {
   }
 }
 
-// Numbers that take longer to round than a thread to start.
+// Rounding this many numbers takes longer than starting a thread.
 constexpr int64_t kRoundedAtOnce = int64_t{1} << 18U;
 
 template <typename Rule>
@@ -205,12 +205,13 @@ double unsigned_power(double a, uint64_t exponent) {
   return result;
 }
 
-// x^5 is a permutation, since 5 does not divide p - 1; its inverse is the power
-// by the inverse of 5 modulo p - 1.
+// x^5 is a permutation, since 5 does not divide p - 1. Its inverse is x^kRoot,
+// where kRoot is the inverse of 5 modulo p - 1.
 constexpr uint64_t kRoot = 419'429;
 static_assert((kPrime - 1) % 5 != 0);
 static_assert(5 * kRoot % (kPrime - 1) == 1);
-// Without it the surrogate of a maximum would be odd, and a minimum the same.
+// Without the shift, the surrogate of a maximum would be odd and hence equal to
+// that of a minimum.
 constexpr double kShift = 27'182;
 
 }  // namespace
@@ -235,7 +236,8 @@ double constant(double x) {
   if (!std::isfinite(x)) return 0;
   int exponent = 0;
   const double mantissa = std::frexp(x, &exponent);
-  // 53 bits of mantissa as an integer, and the power of two that is left.
+  // The product of the 53 bits of mantissa, as an integer, and the remaining
+  // power of two.
   return multiply(residue(std::ldexp(mantissa, 53)), power(2, exponent - 53));
 }
 

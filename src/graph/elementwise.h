@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Walking over the elements of several tensors of one shape at once.
+// Elementwise: loops over the elements of several tensors of one shape at once,
+// and the arithmetic on those elements.
 //
 // Dimensions of size 1 are dropped, and adjacent ones are joined wherever the
 // strides of every tensor allow it, so that the innermost loop is as long as
-// can be: one row for row-major tensors. Rows come in row-major order.
+// possible: one row for row-major tensors. Rows come in row-major order.
 #pragma once
 
 #include <algorithm>
@@ -26,21 +27,21 @@ namespace shardplan {
 
 using Strides = std::vector<int64_t>;  // elements; one per dimension
 
-// The joined dimensions, at least one: their sizes, and for every tensor their
-// strides. One of size 0 where there are no elements.
+// The joined dimensions, at least one: their sizes, and their strides in every
+// tensor. Without elements, there is one dimension of size 0.
 struct Walk {
   Shape sizes;
   std::vector<Strides> strides;
 };
 Walk joined_dims(const Shape& shape, std::span<const Strides> strides);
 
-// The stride of dimensions [begin, end) taken as one; empty where they do not
-// lie so. 0 for a single element.
+// Returns the stride of dimensions [begin, end) joined into one, or nullopt if
+// they cannot be joined; 0 for a single element.
 std::optional<int64_t> joined_stride(const Shape& shape, const Strides& strides,
                                      size_t begin, size_t end);
 
-// Calls row(count, offsets, steps) for every row of a walk whose first elements
-// have these offsets.
+// Calls row(count, offsets, steps) for every row of a walk that starts at these
+// offsets.
 template <size_t N, typename Row>
 void for_each_row_of(const Walk& walk, std::array<int64_t, N> offsets,
                      const Row& row) {
@@ -67,17 +68,18 @@ void for_each_row_of(const Walk& walk, std::array<int64_t, N> offsets,
   }
 }
 
-// Calls row(count, offsets, steps) for every row: its elements, and for every
-// tensor the first element's offset and the distance of neighbours.
+// Calls row(count, offsets, steps) for every row: the number of its elements
+// and, for every tensor, the first element's offset and the stride between
+// neighbours.
 template <size_t N, typename Row>
 void for_each_row(const Shape& shape, const std::array<Strides, N>& strides,
                   const Row& row) {
   for_each_row_of<N>(joined_dims(shape, strides), {}, row);
 }
 
-// The same on several threads where it pays, in any order; a row may come in
-// pieces. `work` is what one element costs, in elements read or written.
-// REQUIRES: what is made of an element depends on no other row's.
+// Does the same on several threads if that pays, in any order and possibly in
+// pieces of rows. `work` is the cost of one element, in elements read or
+// written. REQUIRES: the result for an element depends on no other row.
 template <size_t N, typename Row>
 void for_each_row(const Shape& shape, const std::array<Strides, N>& strides,
                   int threads, int64_t work, const Row& row) {
@@ -107,31 +109,33 @@ void for_each_row(const Shape& shape, const std::array<Strides, N>& strides,
 
 namespace shardplan::field {
 
-// The exact mode: integers modulo a prime, held in doubles.
+// The exact mode: arithmetic on integers modulo a prime, stored as doubles.
 //
 // Products of two residues are below 2^40, so sums of up to 8,192 of them stay
 // below 2^53 and every operation is exact. Nonlinear operations have polynomial
-// or rational surrogates with the same factor structure: they are not the
-// functions that they stand for, but equal inputs give equal results, and two
-// different plans' results differ as polynomials (Schwartz-Zippel).
+// or rational surrogates with the same factor structure. A surrogate is not the
+// function that it replaces, but equal inputs give equal results, and the
+// results of two different plans differ as polynomials (Schwartz-Zippel).
 //
-// Residues have no order, so a maximum needs a surrogate too, which shards can
-// compute in parts as they can a maximum: associative, commutative, and the
-// number itself of a single one. A sum is all that, but then a sum in the place
-// of a maximum would look right. It is g^-1(g(a) + g(b) + ..) of a permutation
-// g of the residues that is not a linear function and not odd: other than a
-// sum, a mean, or the minimum -max(-a, -b). Unlike a maximum it does not stay
-// when a part is taken twice, which no plan may rely on.
+// Residues have no order, so a maximum needs a surrogate as well. Shards must
+// be able to compute it in parts, as they can a maximum: it is associative,
+// commutative, and the identity for a single number. A sum has these
+// properties, but then a plan that sums instead of taking the maximum would
+// look right. The surrogate is g^-1(g(a) + g(b) + ..), where g is a permutation
+// of the residues that is neither linear nor odd, so that it differs from a
+// sum, a mean, and the minimum -max(-a, -b). Unlike a maximum, it changes if a
+// part is counted twice, which no plan may rely on.
 
 inline constexpr int64_t kPrime = 1'048'573;
-// Products that may be summed in a double before a reduction.
+// The number of products that may be summed in a double before a reduction.
 inline constexpr int64_t kBlock = 8192;
 
-// The residue in [0, p) of an integer held exactly in a double; negative ones
-// included. Here, since the loops of products and sums are made of it.
+// Returns the residue in [0, p) of an integer held exactly in a double, which
+// may be negative. It is inline because the loops of products and sums consist
+// of it.
 inline double residue(double x) {
   constexpr auto kP = static_cast<double>(kPrime);
-  // Above, the quotient times p could need more than 53 bits.
+  // Above this bound, the quotient times p could need more than 53 bits.
   if (!(std::abs(x) <= 0x1p53 - kP)) {
     const double rest = std::fmod(x, kP);
     return rest < 0 ? rest + kP : rest + 0.0;  // no negative zero
@@ -150,29 +154,29 @@ inline double add(double a, double b) {
 
 inline double multiply(double a, double b) { return residue(a * b); }
 
-// The surrogate of a maximum: of `n` numbers it is
-// maximum_of(sum of maximum_term(x_i)). Both are permutations of the residues,
-// each the inverse of the other.
+// The surrogate of a maximum: for `n` numbers it is maximum_of(sum of
+// maximum_term(x_i)). Both functions are permutations of the residues, each the
+// inverse of the other.
 double maximum_term(double x);
 double maximum_of(double sum_of_terms);
 inline double maximum(double a, double b) {
   return maximum_of(add(maximum_term(a), maximum_term(b)));
 }
 
-// Negative exponents are powers of the inverse; anything to the 0 is 1.
+// A negative exponent means a power of the inverse; any number to the power 0
+// is 1.
 double power(double a, int64_t exponent);
 double inverse(double a);  // 0 for 0
-// The residue that stands for a real number in the graph itself, such as the
-// scale 0.125: of its numerator over its denominator, a power of two. 0 for
-// what is not finite.
+// Returns the residue that represents a real number of the graph itself, such
+// as the scale 0.125: that of its numerator over its denominator, a power of
+// two. Returns 0 for a number that is not finite.
 double constant(double x);
 
 }  // namespace shardplan::field
 
 namespace shardplan {
 
-// Running operations that work element by element, on operands that may be
-// strided or broadcast.
+// Elementwise operations on operands that may be strided or broadcast.
 //
 // A function of one or two numbers is a struct made from the attributes:
 //
@@ -183,11 +187,11 @@ namespace shardplan {
 //     double field(double x) const { return field::multiply(x, x); }
 //   };
 //
-// `real` is what it computes in float or double; `field` its surrogate
-// (graph/elementwise.h).
+// `real` is what it computes in float or double; `field` is its surrogate in
+// the field.
 
-// c0 + c1 x + c2 x^2 + c3 x^3 in the field: what stands for a nonlinear
-// function there. Residues in and out.
+// Returns c0 + c1 x + c2 x^2 + c3 x^3 in the field, the surrogate of a
+// nonlinear function. Arguments and result are residues.
 inline double field_cubic(double x, const std::array<double, 4>& c) {
   double value = c[3];
   for (const double next : {c[2], c[1], c[0]}) {
@@ -196,7 +200,8 @@ inline double field_cubic(double x, const std::array<double, 4>& c) {
   return value;
 }
 
-// Calls function(std::type_identity<T>{}) for the type of the numbers.
+// Calls function(std::type_identity<T>{}), where T is the C++ type of the
+// numbers.
 template <typename Function>
 void for_element_type(Arithmetic arithmetic, const Function& function) {
   if (element_of(arithmetic) == Element::F32) {
@@ -254,7 +259,7 @@ void map_binary(const Tensor& x, const Tensor& y, const Tensor& result,
                   });
 }
 
-// `run` of an operation of one operand.
+// `run` for an operation with one operand.
 template <typename Function>
 Tensor run_unary(std::span<const Tensor> operands, const Attributes& attributes,
                  const RunContext& context) {
@@ -274,7 +279,7 @@ Tensor run_unary(std::span<const Tensor> operands, const Attributes& attributes,
   return result;
 }
 
-// `run` of an operation of two operands that are broadcast.
+// `run` for an operation with two operands that are broadcast.
 template <typename Function>
 Tensor run_binary(std::span<const Tensor> operands,
                   const Attributes& attributes, const RunContext& context) {
@@ -305,26 +310,27 @@ Tensor run_binary(std::span<const Tensor> operands,
   return result;
 }
 
-// Storage in low precision: numbers are computed in float32 and kept in fewer
+// Storage in low precision: numbers are computed in float32 and stored in fewer
 // bits.
 //
-// Rounding is to nearest, ties to even (IEEE 754-2019, 4.3.1); numbers beyond
-// the range of float16 become infinite, its subnormals are kept.
+// Rounding is to nearest, ties to even (IEEE 754-2019, 4.3.1). Numbers beyond
+// the range of float16 become infinite; its subnormals are preserved.
 
 enum class Storage : uint8_t { F32, BF16, F16 };
 std::optional<Storage> find_storage(std::string_view name);  // "bf16"
 std::string_view storage_name(Storage storage);
 int64_t storage_bytes(Storage storage);  // of one element
-// Half the distance from 1 to the next larger number.
+// Returns half the distance from 1 to the next larger number.
 double unit_roundoff(Storage storage);
-// Half of the least number above 0: the error of rounding is at most the unit
-// roundoff times the number plus this, where nothing overflows (Higham,
-// "Accuracy and Stability of Numerical Algorithms", 2nd ed., section 2.1).
+// Returns half of the smallest number above 0. Unless a number overflows, the
+// error of rounding it is at most the unit roundoff times the number plus this
+// (Higham, "Accuracy and Stability of Numerical Algorithms", 2nd ed., section
+// 2.1).
 double underflow_unit(Storage storage);
 
 float rounded(float number, Storage storage);
-// Rounds every number in place; a view rounds what it sees. REQUIRES: the
-// tensor is of float32.
+// Rounds every number in place; for a view, only the numbers that it covers.
+// REQUIRES: the tensor is of float32.
 void round_to(const Tensor& tensor, Storage storage, int threads = 1);
 
 }  // namespace shardplan

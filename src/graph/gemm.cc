@@ -18,8 +18,8 @@
 namespace shardplan {
 namespace {
 
-// Contexts hold BLIS's kernels and block sizes; only the static library has
-// these functions.
+// BLIS contexts, which hold its kernels and block sizes. Only the static
+// library has the functions that initialise them.
 struct Contexts {
   std::vector<Kernels> usable{Kernels::Generic};
   cntx_t generic;
@@ -28,15 +28,15 @@ struct Contexts {
 };
 
 std::unique_ptr<Contexts> make_contexts() {
-  // Where one of these is set, BLIS aborts the program for a value that it does
+  // If one of these is set, BLIS aborts the program for a value that it does
   // not know, or writes to stderr.
   unsetenv("BLIS_ARCH_TYPE");
   unsetenv("BLIS_ARCH_DEBUG");
   bli_init();
   auto contexts = std::make_unique<Contexts>();
 #if defined(__aarch64__)
-  // The only kernels in Debian's library there; every ARMv8 processor runs
-  // them.
+  // Debian's library has no other kernels for ARM; every ARMv8 processor runs
+  // these.
   bli_cntx_init_cortexa57(&contexts->generic);
 #else
   bli_cntx_init_generic(&contexts->generic);
@@ -93,21 +93,22 @@ Matrix<T> part(Matrix<T> matrix, int64_t row, int64_t column) {
   return matrix;
 }
 
-// Whether B lies by columns, as the weight of a linear layer does.
+// Returns whether B is stored by columns, like the weight of a linear layer.
 template <typename T>
 bool lies_transposed(const MatrixProduct<T>& product) {
   return std::abs(product.b.row_stride) < std::abs(product.b.column_stride);
 }
 
-// The best kernels come last in the list. Skx has none for small products: it
-// packs both operands, which pays from about 100 rows and columns on. Measured
-// on a Xeon with AVX-512, one thread: 8 x 1376 x 4096 runs 2.8 times as fast on
-// Haswell's kernels, 512 x 1376 x 4096 1.6 times as fast on Skx's. Packing pays
-// earlier where B lies transposed, whose small products Haswell's kernels take
-// as scalar products. On a Zen 4, in doubles: 32 x 1408 x 2048 is 1.1 times as
-// fast, 1.2 to 1.3 where two to four products share B, 64 rows 1.3 to 1.5; in
-// float32 64 rows 0.9 times, 1.1 to 1.2 where B is shared, and a simulated
-// model of 1.1 billion parameters takes 0.9x of the time.
+// Chooses kernels; the best ones come last in the list. Skx has none for small
+// products: it packs both operands, which pays from about 100 rows and columns
+// on. Measured on a Xeon with AVX-512, one thread: 8 x 1376 x 4096 runs 2.8
+// times as fast on Haswell's kernels, 512 x 1376 x 4096 1.6 times as fast on
+// Skx's. Packing pays earlier if B is transposed, because Haswell's kernels
+// compute such small products as dot products. On a Zen 4, packing runs doubles
+// 1.1 times as fast for 32 x 1408 x 2048, 1.2 to 1.3 times where two to four
+// products share B, and 1.3 to 1.5 times for 64 rows. It runs float32 0.9 times
+// as fast for 64 rows and 1.1 to 1.2 times where B is shared; a simulated model
+// of 1.1 billion parameters needs 0.9x of the time.
 template <typename T>
 Kernels choose(int64_t m, int64_t n, int64_t k, bool transposed) {
   const Kernels best = contexts().usable.back();
@@ -118,15 +119,15 @@ Kernels choose(int64_t m, int64_t n, int64_t k, bool transposed) {
   return best == Kernels::Skx && !large && !packs ? Kernels::Haswell : best;
 }
 
-// C = A B + beta C, on the calling thread.
+// Computes C = A B + beta C, on the calling thread.
 template <typename T>
 void multiply(const Product<T>& p, T beta, cntx_t* context) {
-  // Ours alone, so that BLIS's variables for the process play no part.
+  // A runtime of our own, so that BLIS's environment variables have no effect.
   rntm_t runtime;
   bli_rntm_init(&runtime);
   bli_rntm_set_num_threads(1, &runtime);
   T one = 1;
-  // BLIS 0.9 writes to no operand, but does not say so.
+  // BLIS 0.9 writes to no operand, but does not declare them const.
   T* a = const_cast<T*>(p.a.data);
   T* b = const_cast<T*>(p.b.data);
   const auto call = [&](auto* gemm_of_type) {
@@ -142,7 +143,7 @@ void multiply(const Product<T>& p, T beta, cntx_t* context) {
   }
 }
 
-// Calls change(c_ij) along the matrix's memory.
+// Calls change(c_ij) for every element, in the order of the matrix's memory.
 template <typename T, typename Change>
 void scale_each(const Product<T>& p, Change change) {
   const bool by_rows = p.c.column_stride <= p.c.row_stride;
@@ -156,8 +157,8 @@ void scale_each(const Product<T>& p, Change change) {
   }
 }
 
-// Modulo p. What is left of one block of the contraction is below p, for which
-// the next has room: kBlock (p-1)^2 + p < 2^53.
+// Multiplies modulo p. The remainder that one block of the contraction leaves
+// is below p, and the next block has room for it: kBlock (p-1)^2 + p < 2^53.
 void multiply_in_field(const Product<double>& p, cntx_t* context) {
   for (int64_t done = 0; done < p.k; done += field::kBlock) {
     const int64_t depth = std::min(field::kBlock, p.k - done);
@@ -168,10 +169,10 @@ void multiply_in_field(const Product<double>& p, cntx_t* context) {
   }
 }
 
-// Cuts one dimension into tiles of nearly one size, of whole micro-tiles; large
-// enough that packing an operand once per tile costs little.
+// Tiles of one dimension, of nearly one size. They consist of whole micro-tiles
+// and are large enough that packing an operand once per tile costs little.
 struct Tiles {
-  int64_t size;  // of each but the last
+  int64_t size;  // of every tile but the last
   int64_t count;
 };
 Tiles tiles_of(int64_t total) {
@@ -185,8 +186,8 @@ Tiles tiles_of(int64_t total) {
 template <typename T>
 constexpr num_t kBlisType = sizeof(T) == 4 ? BLIS_FLOAT : BLIS_DOUBLE;
 
-// The kernel that BLIS runs on blocks that it has packed; none where it would
-// not pack, or not as we do.
+// Returns the kernel that BLIS runs on blocks that it has packed, or nullopt if
+// BLIS would not pack, or not as we do.
 template <typename T>
 std::optional<PackedKernel<T>> packed_kernel(int64_t m, int64_t n, int64_t k,
                                              cntx_t* context) {
@@ -216,7 +217,7 @@ std::optional<PackedKernel<T>> packed_kernel(int64_t m, int64_t n, int64_t k,
   kernel.writes_rows =
       bli_cntx_l3_nat_ukr_prefers_rows_dt(kType, BLIS_GEMM_UKR, context);
   kernel.run = [run, context](const MicroTile<T>& tile) {
-    // Kernels write to no operand, but do not say so.
+    // Kernels write to no operand, but do not declare them const.
     T* const a = const_cast<T*>(tile.a);
     T* const b = const_cast<T*>(tile.b);
     T one = 1;
@@ -230,7 +231,7 @@ std::optional<PackedKernel<T>> packed_kernel(int64_t m, int64_t n, int64_t k,
   return kernel;
 }
 
-// Tiles of C, each computed alike on any thread.
+// Multiplies tile by tile of C; a tile's result is the same on any thread.
 template <typename T, typename MultiplyTile>
 void by_tiles(int64_t m, int64_t n, int64_t k,
               std::span<const MatrixProduct<T>> products, int threads,
@@ -278,7 +279,8 @@ void multiply_all(int64_t m, int64_t n, int64_t k,
       by_tiles(m, n, k, alike, threads, context, multiply_tile);
     }
   };
-  // What a product is may not depend on those beside it, nor do its kernels.
+  // Neither a product's result nor its kernels may depend on the other
+  // products.
   const auto is_other = [&](const MatrixProduct<T>& each) {
     return lies_transposed(each) != lies_transposed(products.front());
   };
@@ -298,7 +300,7 @@ void multiply_float(const Product<float>& tile, cntx_t* context) {
   multiply(tile, 0.0F, context);
 }
 
-// How a tile is computed in doubles.
+// Returns the function that computes a tile in doubles.
 auto multiply_double(Arithmetic arithmetic) {
   SHARDPLAN_CHECK(arithmetic != Arithmetic::F32);
   return [arithmetic](const Product<double>& tile, cntx_t* context) {

@@ -40,7 +40,7 @@ std::vector<std::string> labels_of(const Graph& graph, const GraphNode& node) {
   return labels;
 }
 
-// The type of what an operation of these operands and shapes gives.
+// Returns the type of the result of an operation on these operands and shapes.
 NumberType type_of(const Graph& graph, const GraphNode& node,
                    std::span<const Shape> shapes, const Shape& result) {
   if (node.op->is_decision || node.op->gives_integers) {
@@ -130,8 +130,9 @@ std::optional<ValueId> append_node(Graph& graph, NewNode node,
 
 namespace {
 
-// The operand of the file that a node's operand `index` is; by its place where
-// one value is read twice. Empty: what the node before has computed.
+// Returns the index in the file's operands of a node's operand `index`: the
+// same index if the value is there, because a value may be read twice. Returns
+// nullopt if the previous node computed it.
 std::optional<size_t> place_of(const std::vector<ValueId>& operands,
                                ValueId value, size_t index) {
   if (index < operands.size() && operands[index] == value) return index;
@@ -151,7 +152,7 @@ void map_node(GraphNode& node, const ShardMapUse& written,
   }
 }
 
-// An axis that `spec`, or `spec` and `psum`, name twice.
+// Returns an axis that `spec`, or `spec` and `psum` together, names twice.
 std::optional<AxisName> repeated_axis(const PartitionSpec& spec,
                                       AxisNames used) {
   for (const AxisNames& axes : spec.dims) {

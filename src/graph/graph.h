@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Graph: a model's forward pass as operations over named values.
 //
-// Nodes stand in an order in which they can be computed; each has one result.
+// Nodes are in an order in which they can be computed; each has one result.
 // Invariants: every operand of a node is an input, a parameter or the result of
-// an earlier node; every node's operands fit (graph/build.h checks).
+// an earlier node, and the operands of a node fit its operation (graph/build.h
+// checks).
 #pragma once
 
 #include <cstddef>
@@ -26,53 +27,57 @@
 
 namespace shardplan {
 
-// Which dtype a value has, as far as that follows from how it is made.
+// The class of a value's dtype, as far as its operations determine it.
 enum class NumberType : uint8_t {
-  Activation,  // that of activations
-  Integer,     // token ids, choices, or only moved ones: these are not rounded
-  Adapter,     // that of adapters: PEFT computes in it, which is float32 unless
-               // it is told otherwise (autocast_adapter_dtype)
-  Internal,    // within a norm or a softmax: float32 where each operation runs
-               // by itself
+  Activation,  // the dtype of activations
+  Integer,     // token ids, choices, or moves of them: never rounded
+  Adapter,     // the dtype of adapters, in which PEFT computes them: float32
+               // unless autocast_adapter_dtype is off
+  Internal,    // inside a norm or a softmax: float32 if each operation is a
+               // kernel of its own
 };
 
 struct Value {
   enum class Kind : uint8_t { Input, Parameter, Result };
-  // "layers.3.attn.query:latent": a layer, what the value is within it and,
-  // behind a colon, a step on the way to that. Where these begin is found when
-  // the value is made.
+  // Names such as "layers.3.attn.query:latent" consist of a layer, the value's
+  // name within it and, after a colon, an intermediate step. `part_at` and
+  // `step_at` are where the last two begin: append_value sets `step_at`,
+  // build_graph sets `part_at`.
   std::string name;
   size_t part_at = 0;
   size_t step_at = std::string::npos;
   Shape shape;
   Kind kind = Kind::Result;
-  // Semantic or logical axes per dimension, "" for none; empty: not labelled.
+  // The semantic or logical axis of each dimension, "" for none. An empty
+  // vector means that the value is not labelled.
   std::vector<std::string> axes;
-  // The graph itself says so, and means every dimension; else labels follow
-  // from those of operands, and dimensions without one are open.
+  // The graph file labels this value, which settles every dimension. Otherwise
+  // labels are derived from the operands', and a dimension without one is open.
   bool labelled = false;
-  // Declared in the graph itself: an input's spec, a constraint's.
+  // The spec that the graph itself declares, for an input or by a constraint.
   std::optional<PartitionSpec> spec;
   Span where;
-  // Of a parameter: its name in the manifest, and its numbers.
+  // For a parameter: its name in the manifest, and how to draw its values.
   std::string parameter;
   Initialiser initialiser;
-  // Of a parameter: it is not trained, and nobody asks for its gradient.
+  // For a parameter: it is not trained, so no gradient of it is computed.
   bool frozen = false;
-  // Integers in [0, limit) rather than reals, as token ids; 0: reals.
+  // If above 0, the values are integers in [0, integers_below), such as token
+  // ids; else they are reals.
   int64_t integers_below = 0;
   NumberType type = NumberType::Activation;
-  // The value depends on a parameter. A mask or a table of positions does not.
+  // Whether the value depends on a parameter, unlike a mask or a table of
+  // positions.
   bool learned = false;
-  // It is a parameter, or computed from parameters alone.
+  // Whether the value is a parameter or computed from parameters alone.
   bool is_weight = false;
-  NodeId node;  // that computes it, of a result
+  NodeId node;  // the node that computes it, for a result
 
   // "layers.3.attn.query"
   std::string_view whole() const {
     return std::string_view(name).substr(0, step_at);
   }
-  // "attn.query"; outside of layers the same as whole().
+  // "attn.query"; equals whole() outside layers.
   std::string_view part() const { return whole().substr(part_at); }
   // "attn.query:latent"
   std::string_view part_and_step() const {
@@ -82,21 +87,23 @@ struct Value {
   bool is_integer() const { return type == NumberType::Integer; }
 };
 
-// Named apart from the nodes of documents (syntax/document.h).
+// One operation of a graph. The name differs from that of the nodes of
+// documents (syntax/document.h).
 struct GraphNode {
   const OpDef* op = nullptr;
   Attributes attributes;
   std::vector<ValueId> operands;
   ValueId result;
-  // What the graph file calls the operation that this is part of.
+  // The graph file's name for the operation that this node is part of.
   std::string label;
   OpPart part = OpPart::Other;
-  int layer = -1;  // of the graph; -1: outside of layers
+  int layer = -1;  // index into the graph's layers; -1: outside layers
   Span where;
   ShardingRule rule;
   std::optional<ShardMapUse> shard_map;
-  // Under shard_map, the operand (by its place) that the same body has just
-  // computed: it is read as the devices hold it, sums not taken.
+  // Under shard_map, the index of the operand that the previous node of the
+  // same body computed. The node reads it as each device holds it, with partial
+  // sums not reduced.
   std::optional<size_t> inner_operand;
 };
 
@@ -107,27 +114,28 @@ struct Graph {
   std::vector<Region> regions = {};
   std::vector<GraphLayer> layers = {};
   std::vector<ValueId> outputs = {};
-  // As the graph file calls them, where that is not the value's own name
-  // (core/graph_description.h); empty, or one per output.
+  // The names of the outputs in the graph file, which may differ from the
+  // values' own (core/graph_description.h); empty, or one per output.
   std::vector<std::string> output_names = {};
   // Values at which a run reports how errors grow.
   std::vector<ValueId> probes = {};
   std::vector<SourcePtr> sources = {};  // keeps spans alive
 };
 
-// The layer in which a value is computed; null: in none.
+// Returns the layer in which a value is computed, or null if there is none.
 const GraphLayer* layer_of(const Graph& graph, ValueId value);
 
-// What an output goes by. REQUIRES: the value is one.
+// Returns the name of an output. REQUIRES: `value` is an output.
 const std::string& output_name(const Graph& graph, ValueId value);
 
 // Growing a graph by one operation at a time.
 
-// Adds an input or a parameter. Its type and what it is made of
-// follow from the rest.
+// Adds an input or a parameter; append_node adds results. Derives `type`,
+// `learned`, `is_weight` and `step_at` from the other fields.
 ValueId append_value(Graph& graph, Value value);
 
-// What is to be computed. `name` becomes the result's; it is not checked.
+// An operation to append. `name` becomes the result's name and is not checked
+// for duplicates.
 struct NewNode {
   std::string_view op;  // one of ops()
   std::vector<ValueId> operands;
@@ -139,47 +147,49 @@ struct NewNode {
   OpPart part = OpPart::Other;
 };
 
-// Adds the operation and its result, which it returns. SP015 when the
-// operands do not fit or the result exceeds 2^63 elements. A dimension of the
-// result that is one factor has the label of the first operand's dimension that
-// is the same factor and has a label.
-// REQUIRES: there is such an operation, and it takes so many operands and these
-// attributes.
+// Appends the operation and its result, and returns the result. Reports SP015
+// and returns nullopt if the operands do not fit or the result exceeds 2^63
+// elements. A dimension of the result that is a single factor has the label of
+// the first labelled operand dimension that is the same factor. REQUIRES: the
+// operation exists and accepts this number of operands and these attributes.
 std::optional<ValueId> append_node(Graph& graph, NewNode node,
                                    Diagnostics& diags);
 
-// An operation's shard_map in a graph file, given to the nodes that it became.
+// The shard_map of an operation in a graph file, applied to its nodes.
 
-// Whether the operation may have the shard_map that it has, if any: one spec
-// per operand, and something to compute. `mappable`: it is one operation, or a
-// composite that may stand there (graph/composites.h). Else SP015.
+// Returns whether the operation may have its shard_map, if it has one: there is
+// one spec per operand, and the operation computes something, so it is no
+// constraint. `mappable`: it is a primitive, or a composite that allows
+// shard_map (graph/composites.h). Reports SP015 if not.
 bool may_be_mapped(const DescribedOp& op, bool mappable, Diagnostics& diags);
 
-// Gives it to the nodes from `first` on. Every one of them leaves what
-// the out spec and `psum` say; an operand that none of the `operands` of the
-// file is comes from the node before. SP015 where a spec is longer than a rank
-// or names an axis twice.
+// Applies the shard_map to the nodes from `first` on. The result of each has
+// the out spec and `psum`. An operand that is not among `operands`, which are
+// those in the file, is the result of the previous node. Reports SP015 and
+// returns false if a spec is longer than a rank or names an axis twice.
 bool map_nodes(Graph& graph, NodeId first, const DescribedOp& op,
                const std::vector<ValueId>& operands, Diagnostics& diags);
 
-// The unsharded run of a graph: what every sharded one is compared with.
+// The unsharded run of a graph, the reference for every sharded run.
 
-// Gives a whole input or parameter, in elements of the run that asks. The same
-// value may be asked for again rather than kept.
+// Returns a whole input or parameter, with the element type of the run. A run
+// may request a value again rather than store it.
 using ReadWhole = std::function<Tensor(ValueId value)>;
 
-// A run, one node after the other, whose caller says what may be forgotten.
+// A run of one node after the other, whose caller decides which results to
+// release.
 struct Evaluation {
   const Graph* graph = nullptr;
   ReadWhole read;
   Arithmetic arithmetic = Arithmetic::F32;
   int threads = 1;
-  PerValue<Tensor> results = {};  // no storage where there is none
+  PerValue<Tensor> results = {};  // an absent result has no storage
 };
 
-// Puts its result into `results`. REQUIRES: its operands are there.
+// Computes a node's result into `results`. REQUIRES: its operands are
+// available.
 void evaluate_node(Evaluation& run, NodeId node);
-// A result that is there, or an input or parameter, which is read.
+// Returns a result from `results`, or reads an input or parameter.
 Tensor whole_of(const Evaluation& run, ValueId value);
 
 }  // namespace shardplan

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ids: numbers of things of one kind, such as the values of a graph or the
-// instructions of a program, as types that do not convert into one another; and
-// those of what a graph is made of.
+// Ids: indices of things of one kind, such as the values of a graph or the
+// instructions of a program, as types that do not convert into one another. The
+// ids of a graph's values and nodes are defined here as well.
 //
-// An id is an index into a list of its things, from 0; one that is not given a
-// number names nothing, and converts to false.
+// An id is an index into a list, from 0. A default id refers to nothing and
+// converts to false.
 #pragma once
 
 #include <compare>
@@ -16,7 +16,7 @@
 
 namespace shardplan {
 
-// `Kind` tells the types apart, and need not be defined.
+// `Kind` only distinguishes the types and need not be defined.
 template <typename Kind>
 struct Id {
   int number = -1;
@@ -30,7 +30,7 @@ struct Id {
   constexpr auto operator<=>(const Id&) const = default;
 };
 
-// Ids that follow one another.
+// A range of consecutive ids.
 template <typename Key>
 struct IdRange {
   struct Iterator {
@@ -55,7 +55,7 @@ struct IdRange {
   Iterator end() const { return {behind}; }
 };
 
-// A vector that is indexed by ids alone.
+// A vector that is indexed by ids only.
 template <typename Key, typename T>
 class IdVector : private std::vector<T> {
   using Items = std::vector<T>;
@@ -100,7 +100,7 @@ class IdVector : private std::vector<T> {
   IdRange<Key> ids(Key first = Key(0)) const {
     return {first.number, static_cast<int>(size())};
   }
-  // REQUIRES: the item is one of the list.
+  // Returns the id of an item. REQUIRES: `item` is an element of this vector.
   Key id_of(const T& item) const {
     return Key(static_cast<int>(&item - data()));
   }

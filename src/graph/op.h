@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attributes: what an operation is given besides its operands.
+// Operations: what each computes, how its dimensions may be sharded, and what
+// its gradient reads. OpDef describes one operation, and ops() lists them all.
+//
+// Attributes are the values that an operation is given besides its operands.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +26,9 @@ using AttributeValue = std::variant<double, std::string, std::vector<int64_t>,
                                     PartitionSpec, std::vector<double>>;
 using Attributes = std::map<std::string, AttributeValue, std::less<>>;
 
-// The attribute, or a default where it is not given. REQUIRES: if given, it is
-// of that kind; building a graph checks the kinds (graph/build.h).
+// Each returns the attribute, or a default (`otherwise` or an empty span) if it
+// is absent. REQUIRES: an attribute that is present has that kind; building a
+// graph checks the kinds (graph/build.h).
 double number_of(const Attributes& attributes, std::string_view name,
                  double otherwise);
 std::string_view text_of(const Attributes& attributes, std::string_view name,
@@ -34,15 +38,15 @@ std::span<const int64_t> integers_of(const Attributes& attributes,
 std::span<const double> numbers_of(const Attributes& attributes,
                                    std::string_view name);
 
-// Operations: what each computes, and how its dimensions may be sharded.
+// Sharding of operations.
 //
-// An operation declares factors, as Shardy does: a factor is an index that
-// runs over a range, and every dimension of an operand or of the result is one
-// factor, several (major to minor, as in a reshape) or none (size 1,
-// broadcast). `bik,kj->bij` has four factors; sharding i, k and j over mesh
-// axes shards the dimensions in which they stand, and sharding k leaves partial
-// sums. The partitioner is written once, from these; an operation knows nothing
-// of meshes.
+// An operation declares factors, as in Shardy. A factor is an index that runs
+// over a range; every dimension of an operand or of the result is one factor,
+// several (major to minor, as in a reshape) or none (size 1, broadcast). For
+// example, `bik,kj->bij` has four factors: sharding i, k and j over mesh axes
+// shards the dimensions that contain them, and sharding k leaves partial sums.
+// One partitioner serves all operations because it works from factors alone; an
+// operation does not depend on the mesh.
 
 enum class FactorKind : uint8_t {
   Pass,   // may be sharded; every shard computes its own part
@@ -58,7 +62,7 @@ struct Factor {
   bool operator==(const Factor&) const = default;
 };
 
-using DimFactors = std::vector<int>;  // numbers of factors, major to minor
+using DimFactors = std::vector<int>;  // indices of factors, major to minor
 
 struct ShardingRule {
   std::vector<Factor> factors;
@@ -68,21 +72,21 @@ struct ShardingRule {
   bool operator==(const ShardingRule&) const = default;
 };
 
-// What becomes of operands that are partial sums.
+// How an operation treats operands that are partial sums.
 enum class Linearity : uint8_t {
   None,
-  // f(x + x', y + y') = f(x, y) + f(x', y'): all operands partial alike (add,
-  // reshape, a sum), and no other.
+  // f(x + x', y + y') = f(x, y) + f(x', y'): either all operands are partial
+  // sums or none is (add, reshape, a sum).
   Additive,
-  // Linear in each operand while the others stay: one partial (einsum,
-  // multiply).
+  // Linear in each operand while the others are fixed: one operand may be a
+  // partial sum (einsum, multiply).
   Multilinear,
 };
 
-// Where a device's part of the operation lies in the whole.
+// The part of the whole operation that one device computes.
 struct LocalRange {
-  // Per factor, the first index that this device computes and how many. Empty:
-  // the whole.
+  // Per factor, the first index that this device computes and the number of
+  // indices. Empty: the whole range.
   std::vector<int64_t> offsets;
   std::vector<int64_t> sizes;
 
@@ -93,14 +97,14 @@ struct LocalRange {
 
 struct RunContext {
   Arithmetic arithmetic = Arithmetic::F32;
-  const ShardingRule* rule = nullptr;  // of the whole operation
+  const ShardingRule* rule = nullptr;  // the rule of the whole operation
   LocalRange range;
   int threads = 1;  // for one large operation
 };
 
-// What one device computes of an operation.
+// One device's inputs to its part of an operation.
 struct DevicePart {
-  std::vector<Tensor> operands;  // local
+  std::vector<Tensor> operands;  // this device's shards
   RunContext context;
 };
 
@@ -112,49 +116,51 @@ struct AttributeDef {
   std::string_view summary;  // for `list ops` and the documentation
 };
 
-// What it costs to compute a result again that was not kept.
+// The cost of recomputing a result that was not saved.
 enum class Repeat : uint8_t {
   Unsaid,
-  View,       // nothing: it is the operand, or a part of it, seen differently
+  View,       // nothing: the result is a view of the operand or of a part of it
   Pointwise,  // reads and writes memory, element by element
   Cheap,      // reads and writes memory
   Dear,       // products, lookups, exchanges of tokens
 };
-// Reads and writes memory, and no more.
+// Returns whether recomputing only reads and writes memory.
 inline bool is_cheap(Repeat repeat) {
   return repeat == Repeat::Cheap || repeat == Repeat::Pointwise;
 }
 
-// What the gradient of an operation reads of the forward pass. Sources:
-// derivatives as in PyTorch's derivatives.yaml and JAX's jvp rules.
+// The values of the forward pass that the gradient of an operation reads.
+// Sources: the derivatives in PyTorch's derivatives.yaml and JAX's jvp rules.
 enum class ReadOperands : uint8_t {
   Unsaid,
   None,
   All,
-  OfOthers,  // a product: each is read for the gradients of the others alone
+  OfOthers,  // a product: each operand is read only for the others' gradients
 };
 struct GradientReads {
   ReadOperands operands = ReadOperands::Unsaid;
-  std::vector<int> only = {};  // of the operands; empty: all
+  std::vector<int> only = {};  // indices of operands; empty: all
   bool result = false;
 };
 
-// What backward reads besides, where a framework computes the operation as
-// several: steps on the way to the result.
+// Intermediate results that backward reads as well if a framework computes the
+// operation as several.
 enum class InnerSteps : uint8_t {
   None,
-  Sigmoid,  // of SiLU
-  Tanh,     // of GELU's approximation: its cube, tanh, half and one more
-  Angles,   // of a rotation: tables of cosines and sines
+  Sigmoid,  // the sigmoid in SiLU
+  Tanh,     // in GELU's approximation: a cube, tanh, half of the input, one
+            // more
+  Angles,   // in a rotation: tables of cosines and sines
   Power,    // a power, which torch.autocast computes in float32
 };
 
-// Whether an operation sends tokens to experts, or brings answers back. A
-// device does either for the batch that it has, as where there is a weight:
-// tokens are exchanged with other devices' experts, not gathered for them.
+// Whether an operation sends tokens to experts or brings their answers back.
+// Each device does so for its own batch, as in an operation with a weight:
+// devices exchange tokens with the devices that hold the experts instead of
+// gathering them.
 enum class TokenExchange : uint8_t { None, ToExperts, FromExperts };
 
-// As max_operands: any number of them.
+// The value of max_operands if the number of operands is not limited.
 inline constexpr int kManyOperands = std::numeric_limits<int>::max();
 
 struct OpDef {
@@ -166,147 +172,151 @@ struct OpDef {
   // The operands in which a multilinear operation is linear; empty: all.
   std::vector<int> linear_in;
   std::vector<AttributeDef> attributes;
-  // Which dimensions may be sharded, in words for `list ops`.
+  // The dimensions that may be sharded, in words for `list ops`.
   std::string_view factors;
-  // The result's shape; SP015 when the operands do not fit. REQUIRES, here and
-  // below: as many operands and such attributes as are said above, with those
-  // that are required.
+  // Returns the result's shape, or reports SP015 if the operands do not fit.
+  // REQUIRES, here and below: the number of operands and the attributes match
+  // the declarations above, and required attributes are present.
   std::optional<Shape> (*infer)(std::span<const Shape> operands,
                                 const Attributes& attributes, Span where,
                                 Diagnostics& diags);
-  // REQUIRES, here and below: infer gave a shape. A dimension of size 1 has no
-  // factor, but in an einsum.
+  // Returns the sharding rule. REQUIRES, here and below: infer returned a
+  // shape. A dimension of size 1 has no factor, except in an einsum.
   ShardingRule (*rule)(std::span<const Shape> operands,
                        const Attributes& attributes);
-  // Floating-point operations of one device, from its local shapes: 2 per
-  // multiply-add of a product, 1 per element and step of everything else (a
-  // transcendental function is one step), 0 for what only moves numbers. The
-  // largest integer where they exceed 63 bits.
+  // Returns the floating-point operations of one device, from its local shapes:
+  // 2 per multiply-add of a product, 1 per element and step of everything else
+  // (a transcendental function is one step), 0 for operations that only move
+  // numbers. Saturates at the largest integer where they exceed 63 bits.
   int64_t (*flops)(std::span<const Shape> operands, const Shape& result,
                    const Attributes& attributes);
-  // The device's part of the result, of local operands; may be a view of one.
-  // REQUIRES: context.rule is set.
+  // Returns the device's part of the result from its local operands; it may be
+  // a view of one. REQUIRES: context.rule is set.
   Tensor (*run)(std::span<const Tensor> operands, const Attributes& attributes,
                 const RunContext& context);
-  // The parts of several devices, in their order, each as `run` gives it, bit
-  // by bit; null where that is as good.
+  // Returns the parts of several devices, in their order, each bit for bit as
+  // `run` returns it. Null: calling `run` for each device is as fast.
   std::vector<Tensor> (*run_all)(std::span<const DevicePart> parts,
                                  const Attributes& attributes,
                                  int threads) = nullptr;
-  // How dear the result is to compute again. A view computes nothing, and
-  // whoever holds it holds the operand's storage: a program may copy all the
-  // same where strides do not allow a view (graph/tensor.h), but what is
-  // counted as held takes it to be one.
+  // The cost of recomputing the result. A view computes nothing, and whoever
+  // holds it holds the operand's storage. A program may still copy if strides
+  // do not allow a view (graph/tensor.h), but estimates of memory treat it as a
+  // view.
   Repeat repeat = Repeat::Unsaid;
   GradientReads gradient;
   InnerSteps (*inner_steps)(const Attributes& attributes) =
       [](const Attributes& /*attributes*/) { return InnerSteps::None; };
-  // What `run` gives may be the operand's storage, which takes no memory.
+  // `run` may return the operand's storage, so the result needs no memory.
   bool shares_storage = false;
-  // Adds up products over the factors that the result lacks, as matrix units
-  // do.
+  // Sums products over the factors that the result lacks, as matrix units do.
   bool is_product = false;
   // The result is operand 0 plus this sign times operand 1; 0: it is not a sum
   // of two operands.
   int second_sign = 0;
-  // The result is operand 0 times the number of attribute `by`.
+  // The result is operand 0 times the number in attribute `by`.
   bool is_multiple = false;
-  // A sum, mean or maximum: it returns a single number unchanged.
+  // A sum, mean or maximum, which returns a single number unchanged.
   bool is_reduction = false;
-  bool is_sum = false;  // over dimensions
+  bool is_sum = false;  // a sum over dimensions
   // The result is `begin` to `end` of dimension `dim` of the operand.
   bool is_slice = false;
-  // The result is a selection of an operand's numbers.
+  // The result consists of selected numbers of an operand.
   bool picks_operand = false;
-  // Computes nothing: the partitioner gives the value the spec of its
+  // Computes nothing: the partitioner gives the value the spec in its
   // attribute.
   bool is_constraint = false;
-  // Looks rows of operand 0 up. Under shard_map, too, a device knows which of
-  // the whole table's rows it has.
+  // Looks up rows of operand 0. Even under shard_map, a device knows which rows
+  // of the whole table it has.
   bool is_lookup = false;
-  // Adds numbers of a trained table to scores, whose gradient few kernels of
-  // attention give.
+  // Adds a trained table to attention scores. Few attention kernels compute the
+  // gradient of such a table.
   bool is_trained_bias = false;
   TokenExchange exchange = TokenExchange::None;
-  // Operand 1 holds indices into operand 0: this returns how many index values
-  // are valid. One device contributes each number that is taken, the others
+  // Operand 1 holds indices into operand 0: returns how many index values are
+  // valid. One device contributes each number that is looked up; the others
   // contribute zeros. Null: the operation does not index.
   int64_t (*indices)(std::span<const Shape> operands,
                      const Shape& result) = nullptr;
-  // The attributes of a device's own part under shard_map; empty where they do
-  // not divide. Null: they stay.
+  // Returns the attributes of a device's own part under shard_map, or nullopt
+  // if they do not divide evenly. Null: the attributes do not change.
   std::optional<Attributes> (*local_attributes)(
       const Attributes& attributes, const ShardingRule& rule,
       std::span<const Shape> local) = nullptr;
-  // The result is a choice (top-k, argmax): rounding may turn it over, so a
-  // sharded run takes the choice of the unsharded one and counts its own.
+  // The result is a choice (top-k, argmax), which rounding may change. A
+  // sharded run therefore uses the choice of the unsharded run and counts where
+  // its own choice differs.
   bool is_decision = false;
-  // A choice whose numbers are indices in the last dimension of operand 0.
+  // A choice whose values are indices into the last dimension of operand 0.
   bool chooses_indices = false;
-  // Numbers of rows or places, which storage in few bits does not round.
+  // The result holds indices of rows or positions, which storage in low
+  // precision does not round.
   bool gives_integers = false;
-  // Its -inf hide numbers on purpose, and are no fault of a run.
+  // Its -inf values mask scores on purpose and are not errors of a run.
   bool is_mask = false;
 };
 
-// The one table of operations. Names of a graph file that stand for several of
-// them (rms_norm, softmax) are in graph/build.h.
+// Returns the one table of operations. Names of a graph file that expand to
+// several operations (rms_norm, softmax) are in graph/composites.h.
 std::span<const OpDef> ops();
 const OpDef* find_op(std::string_view name);
 
-// Whether this operand may be partial sums while the others are whole.
+// Returns whether this operand may be a partial sum while the others are whole.
 bool is_linear_in(const OpDef& op, int operand);
 
-// What operations share: shapes that fit, dimensions that exist, rules and
-// counts of operations that work element by element.
+// Helpers that operations share: shape checks, lookup of dimensions, and the
+// rules and operation counts of elementwise operations.
 //
-// Everything that can be a user's mistake is SP015; its message names the
+// Every possible mistake of a user is reported as SP015; the message names the
 // shapes.
 
 std::string shapes_text(std::span<const Shape> shapes);  // "[2, 3] and [4]"
 
-// SP015; no shape.
+// Reports SP015 and returns no shape.
 std::optional<Shape> refuse(Diagnostics& diags, Span where, std::string message,
                             std::string help);
 
-// A result's shape as it is; SP015 where its elements exceed 63 bits.
+// Returns a result's shape unchanged. Reports SP015 and returns nullopt if its
+// elements exceed 63 bits.
 std::optional<Shape> countable(Shape shape, Span where, Diagnostics& diags);
 
-// A dimension as users write it, -1 being the last, from 0; SP015 where the
-// shape has none such.
+// Converts a dimension as users write it, with -1 for the last, to one counted
+// from 0. Reports SP015 if the shape has no such dimension.
 std::optional<int> find_dim(int64_t dim, const Shape& shape, Span where,
                             Diagnostics& diags);
-// The same. REQUIRES: it exists.
+// Does the same without a check. REQUIRES: the dimension exists.
 int dim_at(int64_t dim, size_t rank);
 
-// An attribute that is an integer; SP015 where it is given and is none.
+// Returns an attribute that is an integer, or `otherwise` if it is absent.
+// Reports SP015 if its value is not an integer.
 std::optional<int64_t> find_integer(const Attributes& attributes,
                                     std::string_view name, int64_t otherwise,
                                     Span where, Diagnostics& diags);
-// The same. REQUIRES: it is an integer, or not given.
+// Does the same without a check. REQUIRES: the attribute is an integer or
+// absent.
 int64_t integer_of(const Attributes& attributes, std::string_view name,
                    int64_t otherwise);
 
-// `infer` of operations that keep the shape of their operand.
+// `infer` for operations whose result has the shape of their operand.
 std::optional<Shape> infer_same(std::span<const Shape> operands,
                                 const Attributes& attributes, Span where,
                                 Diagnostics& diags);
-// `infer` of operations on operands that are broadcast to one shape: sizes are
-// aligned at the last dimension and equal or 1 (NumPy's rules).
+// `infer` for operations whose operands are broadcast to one shape: dimensions
+// are aligned at the last one, and sizes are equal or 1 (NumPy's rules).
 std::optional<Shape> infer_broadcast(std::span<const Shape> operands,
                                      const Attributes& attributes, Span where,
                                      Diagnostics& diags);
-// `rule` of both: a factor for every dimension of the result that is not of
-// size 1, in all operands that are not broadcast along it.
+// `rule` for both: one factor for every dimension of the result whose size is
+// not 1, shared by all operands that are not broadcast along it.
 ShardingRule elementwise_rule(std::span<const Shape> operands,
                               const Attributes& attributes);
 
-// Adds a dimension of a tensor of the rule: a factor of its own, or none where
-// its size is 1.
+// Adds a dimension of a tensor to the rule and returns its factors: a new one,
+// or none if its size is 1.
 DimFactors add_factor(ShardingRule& rule, int64_t size, FactorKind kind);
 
-// A dimension of a device's part, from its factors: how much of it there is in
-// the whole and here, and where the part begins.
+// A dimension of a device's part, computed from its factors: the size of the
+// whole dimension, and the first index and the size of the part.
 struct DimRange {
   int64_t whole = 1;
   int64_t begin = 0;
@@ -314,12 +324,12 @@ struct DimRange {
 };
 DimRange range_of(const DimFactors& dim, const RunContext& context);
 
-// Elements, and products of counts: the largest integer where they exceed 63
-// bits.
+// Counts of elements, and products of counts. Both saturate at the largest
+// integer where they exceed 63 bits.
 int64_t count_of(const Shape& shape);
 int64_t saturating_product(int64_t a, int64_t b);  // REQUIRES: both >= 0
 
-// `flops` of operations that take `Steps` steps per element of the result.
+// `flops` for operations that take `Steps` steps per element of the result.
 template <int64_t Steps>
 int64_t flops_per_element(std::span<const Shape> /*operands*/,
                           const Shape& result,

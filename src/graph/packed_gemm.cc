@@ -30,8 +30,8 @@ struct Lanes<double> {
   using Type __attribute__((vector_size(16))) = double;
 };
 
-// A square of such registers, transposed: to[j * to_stride + i] becomes
-// from[i * from_stride + j].
+// Transposes a square of such registers:
+// to[j * to_stride + i] becomes from[i * from_stride + j].
 void transpose_square(const float* from, int64_t from_stride, float* to,
                       int64_t to_stride) {
   using Four = Lanes<float>::Type;
@@ -68,7 +68,7 @@ void transpose_square(const double* from, int64_t from_stride, double* to,
 constexpr int64_t kCacheLine = 64;  // bytes
 
 // Lines of a matrix that become the lines of micro-panels of one width: element
-// (i, l) lies at from[i * along + l * across].
+// (i, l) is at from[i * along + l * across].
 template <typename T>
 struct Lines {
   const T* from = nullptr;
@@ -78,8 +78,8 @@ struct Lines {
   int64_t depth = 0;
 };
 
-// Panels of kWidth lines that lie side by side, so that their elements are
-// copied as they lie. A known width makes each copy a few instructions.
+// Copies panels of kWidth lines whose elements are adjacent in memory, without
+// reordering them. A constant width makes each copy a few instructions.
 template <typename T, int64_t kWidth>
 void copy_panels(const Lines<T>& lines, int64_t panels, T* to) {
   for (int64_t l = 0; l < lines.depth; ++l) {
@@ -93,7 +93,7 @@ void copy_panels(const Lines<T>& lines, int64_t panels, T* to) {
   }
 }
 
-// Whether some code was made for that width.
+// Copies whole panels; returns false if no code was made for that width.
 template <typename T>
 bool copy_whole_panels(const Lines<T>& lines, int64_t panels, int64_t width,
                        T* to) {
@@ -124,7 +124,7 @@ bool copy_whole_panels(const Lines<T>& lines, int64_t panels, int64_t width,
   }
 }
 
-// One panel, `count` lines of `width`; those that are missing are zero.
+// Packs one panel of `count` lines up to `width`; missing lines become zero.
 template <typename T>
 void pack_panel(const Lines<T>& lines, int64_t width, T* to) {
   constexpr auto kSquare =
@@ -132,7 +132,7 @@ void pack_panel(const Lines<T>& lines, int64_t width, T* to) {
   constexpr auto kLine = kCacheLine / static_cast<int64_t>(sizeof(T));
   int64_t done = 0;
   if (lines.across == 1 && lines.count == width && width % kSquare == 0) {
-    // Whole lines of the cache, which else would be fetched several times.
+    // Reads whole cache lines, which would otherwise be fetched several times.
     for (; done + kLine <= lines.depth; done += kLine) {
       for (int64_t i = 0; i < width; i += kSquare) {
         for (int64_t l = done; l < done + kLine; l += kSquare) {
@@ -165,15 +165,15 @@ void pack(const Lines<T>& lines, int64_t width, T* to) {
   }
 }
 
-// A part of the contraction that a kernel takes at once.
+// A part of the contraction that a kernel processes at once.
 struct Part {
   int64_t begin = 0;
   int64_t depth = 0;
-  bool settles = false;  // sums are brought back to residues after it
+  bool settles = false;  // sums are reduced to residues after it
 };
 
-// As BLIS cuts; in the field, also where sums must be brought back
-// (field::kBlock).
+// Splits the contraction as BLIS does; in the field, it is also split where
+// sums must be reduced to residues (field::kBlock).
 template <typename T>
 std::vector<Part> parts_of(const PackedKernel<T>& kernel, int64_t k,
                            bool in_field) {
@@ -196,7 +196,7 @@ Matrix<T> transposed(const Matrix<T>& matrix) {
   return {matrix.data, matrix.column_stride, matrix.row_stride};
 }
 
-// Matrices, each once, by where they lie.
+// Distinct matrices, identified by address and strides.
 template <typename T>
 class Places {
  public:
@@ -218,9 +218,9 @@ struct AlignedBuffer {
   std::shared_ptr<void> owner;
   T* data = nullptr;
 };
-// Kernels fetch the numbers of the next step before they know that there is
-// none: a step of a micro-panel, 128 bytes of the widest. What they find there
-// they do not use.
+// Kernels load the numbers of the next step before they know that there is
+// none: a step of a micro-panel, 128 bytes of the widest. They do not use what
+// they load there.
 constexpr int64_t kReadAhead = 1024;
 
 template <typename T>
@@ -234,13 +234,13 @@ AlignedBuffer<T> aligned_buffer(int64_t elements) {
   return buffer;
 }
 
-// Parts of the contraction for which B is packed at once: with two, C is
-// fetched and stored half as often as with one. More leave too few lines of A
-// in a block.
+// The number of parts of the contraction for which B is packed at once. With
+// two, C is loaded and stored half as often as with one. More would leave too
+// few lines of A in a block.
 constexpr size_t kPartsOfRound = 2;
-// What packed B may take, if products can be done one after the other.
+// The most bytes that packed B may use, unless one product alone needs more.
 constexpr int64_t kMostPacked = int64_t{64} << 20U;  // bytes
-// Panels of B that are packed as one piece of work.
+// The number of panels of B that are packed as one piece of work.
 constexpr int64_t kPanelsAtOnce = 16;
 
 template <typename T>
@@ -281,12 +281,12 @@ class Packed {
   int64_t padded_columns() const {
     return ceil_div(columns_, kernel_.columns) * kernel_.columns;
   }
-  // Where a part of the round begins, in lines of depth.
+  // Returns where a part of the round begins, in lines of depth.
   int64_t place_of(const Part& part) const {
     return part.begin - round_[0].begin;
   }
 
-  // [matrix][part][panel]
+  // Packs B in the order [matrix][part][panel].
   void pack_rights(const std::vector<Matrix<const T>>& rights) {
     const int64_t padded = padded_columns();
     const int64_t step = kPanelsAtOnce * kernel_.columns;
@@ -315,8 +315,8 @@ class Packed {
         kernel_.rows;
     const int64_t down = ceil_div(rows_, rows);
     const auto blocks = static_cast<int64_t>(lefts.size()) * down;
-    // Few blocks leave threads without work: each is then packed for several
-    // runs of columns.
+    // With few blocks, threads would have no work, so each block is packed
+    // several times, for several runs of columns.
     const int64_t panels = ceil_div(columns_, kernel_.columns);
     const int64_t across =
         blocks >= 2 * threads_
@@ -393,9 +393,9 @@ class Packed {
   int64_t columns_;
   std::vector<Part> parts_;
   int threads_;
-  std::vector<std::vector<Use>> uses_ = {};  // by A
+  std::vector<std::vector<Use>> uses_ = {};  // per matrix A
   std::span<const Part> round_ = {};
-  int64_t depth_ = 0;  // of the round
+  int64_t depth_ = 0;  // of the current round
   AlignedBuffer<T> packed_ = {};
 };
 
@@ -406,7 +406,8 @@ void multiply_packed(const PackedKernel<T>& kernel, const ProductSize& size,
                      std::span<const MatrixProduct<T>> products,
                      Arithmetic arithmetic, int threads) {
   SHARDPLAN_CHECK(size.m > 0 && size.n > 0 && size.k > 0);
-  // C' = B' A' where the kernel writes the other way than C lies.
+  // Computes C' = B' A' if C is not stored in the order in which the kernel
+  // writes.
   const Matrix<T>& first = products[0].c;
   const bool by_rows = first.column_stride <= first.row_stride;
   std::vector<MatrixProduct<T>> turned(products.begin(), products.end());

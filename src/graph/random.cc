@@ -16,8 +16,8 @@
 namespace shardplan {
 namespace {
 
-// Threefry-2x32 with 20 rounds, of one counter or, with `Counters`, of several:
-// its two halves are x0 and x1.
+// Applies Threefry-2x32 with 20 rounds to one counter or, with `Counters`, to
+// several; x0 and x1 are the counter's two halves.
 template <typename Word>
 void threefry(RandomKey key, Word& x0, Word& x1) {
   constexpr uint32_t kRotations[2][4] = {{13, 15, 26, 6}, {17, 29, 16, 24}};
@@ -35,16 +35,16 @@ void threefry(RandomKey key, Word& x0, Word& x1) {
   }
 }
 
-// Numbers side by side, which both compilers compute at once.
+// A vector of counters, which GCC and Clang process at once.
 constexpr int64_t kCounters = 8;
 using Counters __attribute__((vector_size(kCounters * sizeof(uint32_t)))) =
     uint32_t;
 
-// The bits of counters first .. first + bits.size() - 1.
+// Draws the bits of counters first .. first + bits.size() - 1.
 void draw_bits(RandomKey key, uint64_t first, std::span<uint32_t> bits) {
   constexpr Counters kSteps = {0, 1, 2, 3, 4, 5, 6, 7};
   size_t i = 0;
-  // Counters of eight lanes share their upper half.
+  // The counters of eight lanes share their upper half.
   for (; i + kCounters <= bits.size(); i += kCounters) {
     const uint64_t counter = first + i;
     const auto low = static_cast<uint32_t>(counter);
@@ -70,8 +70,8 @@ std::span<T> part(std::vector<T>& all, int64_t begin, int64_t end) {
                                 static_cast<size_t>(end - begin));
 }
 
-// Calls work(begin, end) for pieces of [0, count): each number depends on its
-// place alone, so pieces and threads change nothing.
+// Calls work(begin, end) for pieces of [0, count). Each number depends only on
+// its index, so pieces and threads change nothing.
 void by_pieces(int64_t count, int threads,
                const std::function<void(int64_t, int64_t)>& work) {
   constexpr int64_t kPiece = 1 << 16;
@@ -80,13 +80,14 @@ void by_pieces(int64_t count, int threads,
   });
 }
 
-// a b + c rounded once, as the FMA that XLA's compiler makes of it. The product
-// is exact in a double; so is the sum, but for cases too rare to matter.
+// Returns a b + c rounded once, like the FMA that XLA's compiler makes of it.
+// The product is exact in a double; so is the sum, except in cases too rare to
+// matter.
 float multiply_add(float a, float b, float c) {
   return static_cast<float>(static_cast<double>(a) * b + c);
 }
 
-// Coefficients from the highest power down.
+// Evaluates a polynomial; coefficients run from the highest power down.
 float polynomial(std::span<const float> coefficients, float x) {
   float sum = coefficients.front();
   for (const float next : coefficients.subspan(1)) {
@@ -95,7 +96,7 @@ float polynomial(std::span<const float> coefficients, float x) {
   return sum;
 }
 
-// XLA's erf for float32: a rational function of x^2, as in Eigen.
+// Returns erf as XLA does in float32: a rational function of x^2, as in Eigen.
 float erf(float x) {
   constexpr float kNumerator[] = {2.2905065861e-4F, 3.4082910107e-3F,
                                   5.0955695062e-2F, 1.8520832240e-1F,
@@ -113,8 +114,8 @@ float erf(float x) {
   return x * polynomial(kNumerator, square) / polynomial(kDenominator, square);
 }
 
-// Giles, "Approximating the erfinv function", GPU Computing Gems 2 (2011),
-// table of single precision; XLA has the same.
+// Returns the inverse of erf (Giles, "Approximating the erfinv function", GPU
+// Computing Gems 2, 2011, table of single precision; XLA uses the same one).
 float erf_inv(float x) {
   constexpr float kCentre[] = {
       2.81022636e-08F,  3.43273939e-07F, -3.5233877e-06F,
@@ -126,7 +127,7 @@ float erf_inv(float x) {
   if (std::abs(x) == 1) {
     return std::copysign(std::numeric_limits<float>::infinity(), x);
   }
-  // In double precision, so that the result is the same with every libm.
+  // Uses double precision, so that the result is the same with every libm.
   const float w = -static_cast<float>(std::log1p(-static_cast<double>(x * x)));
   return x * (w < 5 ? polynomial(kCentre, w - 2.5F)
                     : polynomial(kTails, std::sqrt(w) - 3));
@@ -155,7 +156,7 @@ std::vector<uint32_t> random_bits(RandomKey key, int64_t count, int threads) {
 
 namespace {
 
-// change(x) of every number of a uniform distribution.
+// Returns change(x) for numbers x of a uniform distribution.
 template <typename Change>
 std::vector<float> changed_uniform(RandomKey key, int64_t count, float low,
                                    float high, int threads, Change change) {
@@ -172,7 +173,7 @@ std::vector<float> changed_uniform(RandomKey key, int64_t count, float low,
                 std::span(bits).first(now.size()));
       std::transform(now.begin(), now.end(), bits.begin(), now.begin(),
                      [&](float /*unset*/, uint32_t x) {
-                       // 23 bits as the fraction of a number in [1, 2).
+                       // 23 bits become the fraction of a number in [1, 2).
                        const auto one_to_two =
                            std::bit_cast<float>((x >> 9) | 0x3F800000U);
                        return change(std::max(
@@ -198,15 +199,15 @@ std::vector<float> random_normal(RandomKey key, int64_t count, int threads) {
 
 std::vector<float> random_truncated_normal(RandomKey key, int64_t count,
                                            float low, float high, int threads) {
-  // XLA makes a product of the division by a constant.
+  // XLA turns the division by a constant into a product.
   constexpr float kHalfSqrt2 = 1 / kSqrt2;
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   const float first = std::nextafter(low, kInfinity);
   const float last = std::nextafter(high, -kInfinity);
   return changed_uniform(key, count, erf(low * kHalfSqrt2),
                          erf(high * kHalfSqrt2), threads, [&](float x) {
-                           // The order of jnp.clip, where there is no number
-                           // between the two.
+                           // Clips in the order of jnp.clip, which matters if
+                           // no number is between the two.
                            return std::min(std::max(kSqrt2 * erf_inv(x), first),
                                            last);
                          });
@@ -251,7 +252,7 @@ struct Fans {
   double out;
 };
 
-// REQUIRES: two dimensions at least, and some element.
+// REQUIRES: at least two dimensions and one element.
 Fans fans_of(const Shape& shape) {
   const auto in = static_cast<double>(shape[shape.size() - 2]);
   const auto out = static_cast<double>(shape[shape.size() - 1]);
@@ -296,12 +297,12 @@ std::optional<std::vector<float>> variance_scaling(RandomKey key,
   const std::optional<int64_t> count = element_count(shape);
   SHARDPLAN_CHECK(count.has_value());
   if (*count == 0) return std::vector<float>();
-  // As in JAX, float32 from here on.
+  // Like JAX, uses float32 from here on.
   const auto variance =
       static_cast<float>(scale / denominator(fans_of(shape), mode));
   switch (distribution) {
     case Distribution::TruncatedNormal: {
-      // The standard deviation of a normal distribution cut at -2 and 2.
+      // The standard deviation of a normal distribution truncated at -2 and 2.
       constexpr auto kTruncated = static_cast<float>(.87962566103423978);
       return scaled(random_truncated_normal(key, *count, -2, 2, threads),
                     std::sqrt(variance) / kTruncated);

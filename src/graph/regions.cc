@@ -51,8 +51,9 @@ class AttentionFinder {
     for (const NodeId n : region.nodes) taken_[n] = true;
   }
 
-  // From products of queries and keys, through what is done with the scores, to
-  // the product with values.
+  // Returns attention around a softmax: from products of queries and keys,
+  // through the operations on scores, to the product with values. Sets
+  // softmax.weights.
   std::optional<Region> attention_around(Region& softmax) const {
     std::set<NodeId> nodes(softmax.nodes.begin(), softmax.nodes.end());
     softmax.weights = product_behind(softmax.nodes.back(), nodes);
@@ -61,7 +62,8 @@ class AttentionFinder {
     attention.kind = Region::Kind::Attention;
     attention.row = softmax.row;
     for (const NodeId n : nodes) {
-      // A norm of its own, as of heads, is no part of attention.
+      // Nodes with a separate norm among them, such as one of heads, are not
+      // attention.
       if (taken_[n] && !has(softmax.nodes, n)) return std::nullopt;
       const GraphNode& node = graph_.nodes[n];
       attention.has_trained_bias |= node.op->is_trained_bias;
@@ -76,9 +78,10 @@ class AttentionFinder {
     return attention;
   }
 
-  // Heads of queries, or of weights, that share one of keys or values stand
-  // behind the dimension of the heads that both have. The last two dimensions
-  // of `scores`, which are scores or weights, are lengths.
+  // Finds heads of queries (or of weights) that share one head of keys (or
+  // values). Their dimension follows the dimension of the heads that both
+  // operands have. The last two dimensions of `scores`, which are scores or
+  // weights, are lengths.
   void find_shared_heads(NodeId product, std::span<const DimFactors> scores,
                          Region& attention) const {
     if (scores.size() < 2) return;
@@ -96,13 +99,13 @@ class AttentionFinder {
     }
   }
 
-  // Whether a kernel of attention may contain the operation.
+  // Returns whether a kernel of attention may contain the operation.
   static bool is_inside(const GraphNode& node) {
     return is_cheap(node.op->repeat) || node.op->repeat == Repeat::View;
   }
 
-  // Adds the products of values of which the scores are made, and what is done
-  // with these before the softmax; whether there are such products.
+  // Adds the products of values that the scores are made of, and the operations
+  // on scores before the softmax. Returns whether there are such products.
   bool add_scores(const Region& softmax, std::set<NodeId>& nodes) const {
     bool found = false;
     const auto elements =
@@ -125,8 +128,9 @@ class AttentionFinder {
     return found;
   }
 
-  // The only product of values that reads what a node gives, whatever is done
-  // with it before, if there is one; adds what stands before, and itself.
+  // Returns the only product of values that reads a node's result, after any
+  // other operations, or none. Adds those operations and the product to
+  // `nodes`.
   NodeId product_behind(NodeId node, std::set<NodeId>& nodes) const {
     while (true) {
       const ValueId result = graph_.nodes[node].result;
@@ -140,13 +144,13 @@ class AttentionFinder {
   }
 
   Graph& graph_;
-  PerNode<bool> taken_;      // by a norm, a softmax or attention
-  PerValue<int> reads_;      // how often it is read
-  PerValue<NodeId> reader_;  // the last
+  PerNode<bool> taken_;      // part of a norm, a softmax or attention
+  PerValue<int> reads_;      // how often each value is read
+  PerValue<NodeId> reader_;  // the last node that reads it
 };
 
-// The product from which a value follows, by operands that are no weights and
-// the first of several; none where there is none.
+// Returns the product from which a value follows, through the first operand of
+// each node that is not a weight, or none if there is none.
 NodeId product_of(const Graph& graph, ValueId value) {
   while (true) {
     const NodeId made = graph.values[value].node;
@@ -158,7 +162,7 @@ NodeId product_of(const Graph& graph, ValueId value) {
   }
 }
 
-// Experts reach from where tokens are dealt out to where answers come back.
+// Finds experts, from sending tokens to experts to combining their answers.
 void find_experts(Graph& graph) {
   PerValue<int> region_of(graph.values.size(), -1);
   std::vector<Region> found;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Regions: operations of a graph that compute one thing together, such as a
-// norm or attention, and stay visible as that.
+// Regions: operations of a graph that together compute one thing, such as a
+// norm or attention, and remain recognizable as that.
 //
-// Every composite (graph/composites.h) is one, from when it is expanded.
+// Every composite (graph/composites.h) becomes a region when it is expanded.
 // Attention and experts, which a graph file spells out, are found once, when
-// the graph is built. A region may contain others, which stand before it in the
+// the graph is built. A region may contain others, which precede it in the
 // graph: attention contains its softmax.
 #pragma once
 
@@ -27,40 +27,41 @@ struct Region {
     Softmax,
     Split,
     Attention,  // from products of queries and keys to the product with values
-    Experts,    // from where tokens are dealt out to where answers come back
+    Experts,    // from sending tokens to experts to combining their answers
   };
   Kind kind = Kind::Linear;
-  // In order, with others between them; but for experts, whose values others
-  // may read, the last gives the (last) result.
+  // In the order of the graph, with other nodes in between. The last node
+  // computes the (last) result, except for experts, whose values other nodes
+  // may read.
   std::vector<NodeId> nodes;
-  std::vector<ValueId> inputs;   // read from outside, but for weights
-  std::vector<ValueId> results;  // several of a split, or a linear layer
+  std::vector<ValueId> inputs;   // values read from outside, except weights
+  std::vector<ValueId> results;  // several for a split or a linear layer
 
-  // Norms, softmaxes and attention: the value with the numbers of each row that
-  // a kernel keeps, and how many there are. Means and roots, logarithms of
-  // sums.
+  // Norms, softmaxes and attention: the value with the per-row statistics that
+  // a kernel saves, and how many there are per row. They are means and roots,
+  // or logarithms of sums.
   ValueId row;
   int numbers_per_row = 1;
 
-  // A softmax: the only product of two activations that reads its result,
-  // whatever is done with it before. None: it weights no values.
+  // A softmax: the only product of two activations that reads its result, after
+  // any other operations on it. Not set: the softmax weights no values.
   NodeId weights;
 
-  // Attention: a trained table is added to its scores, whose gradient few
-  // kernels give.
+  // Attention: a trained table is added to the scores. Few kernels compute its
+  // gradient.
   bool has_trained_bias = false;
-  // Its products in which several heads of operand 0 share one of operand 1,
-  // keys or values, with the dimension of operand 0 that counts them.
+  // Attention: its products in which several heads of operand 0 share one head
+  // of operand 1 (keys or values), with the dimension of operand 0 that counts
+  // them.
   std::map<NodeId, size_t> shared_heads;
 
-  // Experts: how many there are, and the places that each has of a sequence;
-  // the tokens of a sequence, and how many experts each of them goes to.
+  // Experts: how many there are, the slots that each has per sequence, the
+  // tokens of a sequence, and the experts that each token goes to.
   int64_t experts = 0;
   int64_t places = 0;
   int64_t tokens = 0;
   int64_t choices = 0;
-  // The product from which a token's experts follow; none where no product
-  // says.
+  // The product from which a token's experts follow; not set if there is none.
   NodeId router;
 
   bool is_norm_or_softmax() const {
@@ -68,13 +69,14 @@ struct Region {
   }
 };
 
-// Whether it is a product of two activations.
+// Returns whether the node is a product of two activations.
 bool multiplies_values(const Graph& graph, NodeId node);
 
-// Adds a region, whose inputs follow from the rest. REQUIRES: it has nodes.
+// Adds a region, whose inputs follow from its nodes. REQUIRES: it has nodes.
 Region& add_region(Graph& graph, Region region);
 
-// Adds those of attention and experts. REQUIRES: all operations are there.
+// Adds the regions of attention and experts. REQUIRES: all operations are
+// there.
 void find_regions(Graph& graph);
 
 }  // namespace shardplan

@@ -16,8 +16,9 @@ namespace shardplan {
 namespace {
 
 constexpr int64_t kLeastLayers = 2;
-// Every expert has operations of its own on every device: beyond so many of
-// them in a layer, one layer is run where it is like all others.
+// Every expert has operations of its own on every device. If a layer has more
+// than this many of them, only one layer is run, provided that all others are
+// like it.
 constexpr int64_t kManyExperts = 4096;
 // Small enough to be quick, large enough for numbers to differ.
 constexpr int64_t kMinWidth = 8;
@@ -41,21 +42,21 @@ class Shrinking {
       give("head_dim", smaller);
       if (as_wide) give("hidden", *heads * smaller);
       if (const auto rotated = model_size(model_, "rotary_dim")) {
-        // As much of the smaller head, in pairs.
+        // The same share of the smaller head, in pairs.
         const int64_t pairs = *rotated * smaller / *head_dim / 2;
         give("rotary_dim", std::max<int64_t>(2, 2 * pairs));
       }
     }
     shrink_parts_of_heads();
     shrink_state_space();
-    // Widths, and what the logits are over.
+    // Widths, and the vocabulary, which is the width of the logits.
     for (const char* name : {"hidden", "mlp", "expert_mlp", "vocab"}) {
       const auto size = model_size(model_, name);
       if (size && !given_.contains(name)) {
         give(name, shrunk_size(*size, devices_, kMinWidth));
       }
     }
-    // Of embeddings that are as wide as the model, or narrower.
+    // The width of embeddings, which is the model's or smaller.
     if (const auto embedded = model_size(model_, "embedded")) {
       give("embedded", embedded == hidden
                            ? given_.at("hidden").integer
@@ -76,8 +77,8 @@ class Shrinking {
     given_.insert_or_assign(name, ConfigValue::of(size));
   }
 
-  // Heads whose parts have sizes of their own: those of latent attention, and
-  // those of a delta rule.
+  // Shrinks heads whose parts have sizes of their own: those of latent
+  // attention and those of a delta rule.
   void shrink_parts_of_heads() {
     if (model_size(model_, "kv_rank")) {
       for (const char* name : {"q_rank", "kv_rank"}) {
@@ -88,8 +89,8 @@ class Shrinking {
       }
       give_part("heads", "key_dim");
       give_part("heads", "value_dim");
-      // The rotated part is stored beside the latent: its size keeps its own
-      // remainder.
+      // The rotated part is stored beside the latent, so its size must keep its
+      // own remainder.
       if (const auto rope = model_size(model_, "rope_dim")) {
         give("rope_dim",
              shrunk_size(*rope, std::lcm(devices_, int64_t{2}), kMinWidth));
@@ -108,10 +109,11 @@ class Shrinking {
     if (count && size) give(part, smaller_head(*count, *size));
   }
 
-  // REQUIRES: it was given.
+  // Returns a size of the smaller model. REQUIRES: the size was given.
   int64_t size(const char* name) const { return given_.at(name).integer; }
 
-  // Heads of a state space fill the width of the model, made larger.
+  // Shrinks the heads of a state space, which together are `expand` times as
+  // wide as the model.
   void shrink_state_space() {
     const auto hidden = model_size(model_, "hidden");
     const auto expand = model_size(model_, "expand");
@@ -129,14 +131,16 @@ class Shrinking {
     give("hidden", fits ? width : *hidden);
   }
 
-  // The smallest that keeps the rest of what heads and KV heads are wide
-  // together, and its own by every axis. Half of a head is turned against the
-  // other half, so it stays even where it was.
+  // Returns the smallest head size for which the total width of heads and that
+  // of KV heads keep their remainders, and which keeps its own remainder modulo
+  // every axis. Rotation pairs the two halves of a head, so an even size stays
+  // even.
   int64_t smaller_head(int64_t heads, int64_t size) const {
     const int64_t least = std::max(kMinHead, ceil_div(kMinWidth, heads));
     const int64_t kv_heads = model_size(model_, "kv_heads").value_or(1);
     const auto part = model_value(model_, "rotary_part");
-    // Of a part of a head, pairs as well.
+    // If only a part of a head is rotated, that part must consist of pairs as
+    // well.
     const auto rotates = [&](int64_t head) {
       if (!part || !part->is_number() || part->as_real() <= 0) return true;
       const auto rotated =
@@ -163,7 +167,7 @@ class Shrinking {
   GivenValues given_;
 };
 
-// Parameters of a description with their shapes.
+// The shapes of the parameters of a description, by name.
 using Shapes = std::map<std::string_view, const Shape*>;
 Shapes shapes_of(const GraphDescription& description) {
   Shapes shapes;
@@ -183,7 +187,7 @@ Facts facts_of(Facts facts, const ForwardDefinition& model) {
   follow(facts.vocab, "vocab");
   const auto kept = static_cast<size_t>(facts.layers.value_or(0));
   if (facts.windows.size() > kept) facts.windows.resize(kept);
-  facts.state = {};  // of sizes that have shrunk
+  facts.state = {};  // it depends on sizes that have shrunk
   return facts;
 }
 
@@ -195,7 +199,7 @@ Manifest manifest_of(const Manifest& large, const Shapes& shapes,
     const auto found = shapes.find(large.name(i));
     if (found == shapes.end()) continue;
     const size_t index = small.size();
-    // No size has grown, so totals fit as before.
+    // No size has grown, so totals still fit.
     small.add(large.name(i), {large.type(i).dtype, *found->second},
               large.where(i));
     if (const AxisLabels* axes = large.axes(i)) small.set_axes(index, *axes);
@@ -209,7 +213,8 @@ Manifest manifest_of(const Manifest& large, const Shapes& shapes,
   return small;
 }
 
-// Its notes are those of the pass that is run, which is written once more.
+// Describes the forward pass without its notes, which are reported when the
+// pass that runs is described.
 std::optional<GraphDescription> write_quietly(const ForwardDefinition& model,
                                               const ForwardInput& input,
                                               Diagnostics& diags) {
@@ -226,7 +231,8 @@ int64_t shrunk_size(int64_t size, int64_t modulus, int64_t minimum) {
   const int64_t wanted = std::max<int64_t>(minimum, 1);
   if (size <= wanted) return size;
   const int64_t steps = rest >= wanted ? 0 : ceil_div(wanted - rest, modulus);
-  // At most the next multiple above `minimum`; a size below it stays.
+  // The sum is at most the next multiple above `minimum`; `size` stays if
+  // smaller.
   const auto added = checked_mul(steps, modulus);
   const auto shrunk = added ? checked_add(rest, *added) : std::nullopt;
   return shrunk ? std::min(size, *shrunk) : size;
@@ -236,14 +242,14 @@ int64_t shrunk_layers(const ForwardDefinition& model, const Manifest& manifest,
                       const Mesh& mesh) {
   const int64_t layers = model_size(model, "layers").value_or(kLeastLayers);
   const Folding folding = fold_by_type(manifest);
-  // Per class of tensors, the first layer that has one.
+  // The first layer that has a tensor of each class.
   std::vector<int64_t> first(folding.classes.size(), layers);
   for (size_t i = 0; i < manifest.size(); ++i) {
     const int64_t layer = first_number(manifest.name(i)).number;
     int64_t& known = first[folding.class_of[i]];
     if (layer >= 0) known = std::min(known, layer);
   }
-  // And per stack of layers of another program, the first that it holds.
+  // Also the first layer of each stack in which another program stores layers.
   std::map<std::string_view, int64_t> first_of;
   if (manifest.views != nullptr) {
     for (const auto& [name, view] : *manifest.views) {
@@ -258,7 +264,7 @@ int64_t shrunk_layers(const ForwardDefinition& model, const Manifest& manifest,
       model_size(model, "experts").value_or(0) > kManyExperts / mesh.devices();
   int64_t count = many ? 1 : kLeastLayers;
   for (const int64_t layer : first) {
-    // Those behind the last are not run.
+    // Layers after the last one are not run.
     if (layer < layers) count = std::max(count, layer + 1);
   }
   return std::min(count, layers);
@@ -272,8 +278,8 @@ std::optional<Model> shrink(const ForwardDefinition& model,
     large.pass.layers = shrunk_layers(model, large.manifest, mesh);
   }
   const auto described = write_quietly(model, large, diags);
-  // The small model has the shapes that its sizes give: what the large one's
-  // contradict must be reported before.
+  // The small model's shapes are derived from its sizes, so a contradiction in
+  // the large model's shapes must be reported before.
   if (!described || !build_graph(*described, large.manifest, diags)) {
     return std::nullopt;
   }

@@ -39,15 +39,16 @@ struct Loop {
   std::array<int64_t, 2> strides{};
 };
 
-// Outermost first; dimensions that lie one within the other in both tensors
-// are one loop, so that whole rows, or the whole tensors, are one inner loop.
+// Returns the loops, outermost first. Dimensions that are adjacent in the
+// memory of both tensors are joined, so that whole rows, or the whole tensors,
+// are one inner loop.
 std::vector<Loop> loops_over(const Tensor& a, const Tensor& b) {
   std::vector<Loop> dims;
   for (size_t i = 0; i < a.shape.size(); ++i) {
     if (a.shape[i] == 1) continue;
     dims.push_back({a.shape[i], {a.strides[i], b.strides[i]}});
   }
-  // Along the memory of the first tensor.
+  // Walk along the memory of the first tensor.
   std::stable_sort(dims.begin(), dims.end(), [](const Loop& x, const Loop& y) {
     return std::abs(x.strides[0]) > std::abs(y.strides[0]);
   });
@@ -101,7 +102,7 @@ void walk(const Tensor& a, const Tensor& b, Row row) {
   }
 }
 
-// a = change(a, b) for every pair of elements.
+// Sets a = change(a, b) for every pair of elements.
 template <typename A, typename B, typename Change>
 void change_each(const Tensor& a, const Tensor& b, Change change) {
   walk<A, B>(a, b, [&](const Rows<A, B>& rows) {
@@ -160,19 +161,19 @@ bool equal_bits(const Tensor& a, const Tensor& b) {
   return equal;
 }
 
-// NaNs stay, as in JAX.
+// NaNs propagate, as in JAX.
 template <typename T>
 T larger(T target, T arriving) {
   return arriving > target || arriving != arriving ? arriving : target;
 }
 
-// The strides of `shape` over the elements of `tensor`, if there are such:
-// every run of dimensions that lie one within the other is cut anew.
+// Returns the strides of `shape` over the elements of `tensor`, or nullopt if
+// there are none: every run of adjacent dimensions is split into new ones.
 std::optional<std::vector<int64_t>> view_strides(const Tensor& tensor,
                                                  const Shape& shape) {
   const std::vector<int64_t> whole = row_major_strides(shape);
   if (tensor.elements() == 0) return whole;
-  std::vector<Loop> runs;  // of the tensor, innermost last; strides[0] alone
+  std::vector<Loop> runs;  // of the tensor, innermost last; only strides[0]
   for (size_t i = 0; i < tensor.shape.size(); ++i) {
     const int64_t size = tensor.shape[i];
     const int64_t stride = tensor.strides[i];
@@ -200,8 +201,8 @@ std::optional<std::vector<int64_t>> view_strides(const Tensor& tensor,
   return strides;
 }
 
-// Calls work for slices of two tensors of one shape that make them up, on
-// several threads where they are large.
+// Calls work for slices that together cover two tensors of one shape, on
+// several threads if they are large.
 template <typename Work>
 void each_slice(const Tensor& a, const Tensor& b, int threads,
                 const Work& work) {
@@ -285,7 +286,7 @@ Tensor slice(const Tensor& tensor, int dim, int64_t begin, int64_t end) {
                   end <= tensor.shape[i]);
   Tensor view = tensor;
   view.shape[i] = end - begin;
-  // An empty one stays where it is: its place might be past the storage.
+  // An empty slice keeps its offset: another might be past the storage.
   if (begin < end) view.offset += begin * tensor.strides[i];
   return view;
 }
@@ -407,7 +408,7 @@ void restart_peak() { restart_buffer_peak(); }
 
 namespace {
 
-// Numbers are taken as they lie in the file.
+// Numbers are read with the byte order of the file.
 static_assert(std::endian::native == std::endian::little);
 
 template <typename Bits>
@@ -485,7 +486,7 @@ Tensor load(const StoredTensor& stored, Element element) {
   SHARDPLAN_CHECK(is_computable(stored.dtype) && stored.data != nullptr);
   if (stored.dtype == DType::F32 && element == Element::F32 &&
       is_aligned(stored.data, alignof(float))) {
-    // Tensors share storage that may be written; nobody writes a parameter.
+    // Tensors share writable storage, but no code writes a parameter.
     return tensor_over(element, stored.shape,
                        {std::const_pointer_cast<void>(stored.owner),
                         const_cast<std::byte*>(stored.data)});

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rule dialects, one file each, as io/load.cc lists them.
+// The rule dialects, one file each, in the order of io/load.cc.
 #pragma once
 
 #include "io/load.h"
 
 namespace shardplan {
 
-// For files that a program recorded and nobody edits.
+// The form of files that a program recorded and nobody edits.
 inline constexpr RuleForm kRecordedForm = {
     nullptr, nullptr, "",
     "a program recorded this file: change the program's shardings, or write "
     "your own rules"};
 
-// For files that place only logical axes.
+// The advice for files that place only logical axes.
 inline constexpr std::string_view kNoPatterns =
     "the file has only logical axis rules: give the parameter `axes` in a "
     "manifest";
@@ -21,14 +21,15 @@ extern const RuleDialect kFlax;
 extern const RuleDialect kLevanter;
 extern const RuleDialect kMaxText;
 extern const RuleDialect kPythonRules;
-// `rules`, `mesh` and `axes` in YAML or JSON; docs/formats/rules.md.
+// `rules`, `mesh` and `axes` in YAML or JSON; see docs/formats/rules.md.
 extern const RuleDialect kYamlRules;
-// docs/formats/hf-tp-plan.md, dtensor.md, shardy.md.
+// See docs/formats/hf-tp-plan.md, dtensor.md and shardy.md.
 extern const RuleDialect kHfTpPlan;
 extern const RuleDialect kDtensor;
 extern const RuleDialect kShardy;
 
-// What another program recorded; docs/formats/orbax.md and maxtext-dump.md.
+// Shardings that another program recorded; see docs/formats/orbax.md and
+// maxtext-dump.md.
 extern const RuleDialect kOrbaxRules;
 extern const RuleDialect kMaxtextDumpRules;
 

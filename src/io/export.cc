@@ -36,7 +36,7 @@ constexpr std::string_view kOfHooks = "the collectives run by the plan's hooks";
 
 using Reason = std::function<std::string(const Placement&)>;
 
-// The first dimension that its axes do not divide, with the numbers.
+// Describes the first dimension that its axes do not divide, with the sizes.
 std::string uneven_text(const Plan& plan, const Placement& placement) {
   const Shape shape = stored_shape(placement);
   for (size_t dim = 0; dim < placement.spec.dims.size(); ++dim) {
@@ -58,8 +58,8 @@ bool names_unconstrained(const PartitionSpec& spec) {
   });
 }
 
-// One diagnostic for all parameters that have the reason; false when there are
-// any.
+// Reports one error for all parameters with a reason; returns false when there
+// are any.
 bool report_those_with(const ExportInput& input, const Reason& reason,
                        const std::string& message, const std::string& help,
                        Diagnostics& diags) {
@@ -85,8 +85,8 @@ bool is_logical_name(const AxisName& name, const RuleSet& rules) {
   });
 }
 
-// Whether a spec names a mesh axis twice. What logical and semantic names
-// become is seen in the placements.
+// Returns whether a spec names a mesh axis twice. Logical and semantic names
+// are skipped: the placements show what they resolve to.
 bool repeats_axis(const PartitionSpec& spec, const RuleSet& rules,
                   const Mesh& mesh) {
   constexpr std::string_view kMesh = "mesh:";
@@ -108,15 +108,15 @@ bool repeats_axis(const PartitionSpec& spec, const RuleSet& rules,
   return false;
 }
 
-// Whether an axis was taken away because it was there twice.
+// Returns whether an axis was dropped because a spec names it twice.
 bool dropped_repeat(const Placement& placement) {
   return std::ranges::any_of(placement.corrections, [](const Correction& c) {
     return c.code == Code::RepeatedAxis;
   });
 }
 
-// Whether rules, as they are written, would have their reader use an axis
-// twice: a plan does not, and JAX refuses it.
+// Returns whether a reader of the rules as written would use an axis twice,
+// which a plan never does and JAX rejects.
 bool rules_repeat_axes(const ExportInput& input) {
   const RuleSet& rules = *input.rules;
   const auto repeats = [&](const Rule& rule) {
@@ -127,7 +127,7 @@ bool rules_repeat_axes(const ExportInput& input) {
          std::ranges::any_of(input.plan.placements, dropped_repeat);
 }
 
-// Prefix keeps axes of a dimension that other policies leave whole.
+// Returns whether `prefix` shards a dimension that `drop` would replicate.
 bool policy_decides(const Plan& plan) {
   if (plan.on_indivisible != OnIndivisible::Prefix) return false;
   for (const Placement& placement : plan.placements) {
@@ -277,7 +277,7 @@ const RuleSet* logical_rules_of(const ExportInput& input,
       if (input.plan.mesh.find(axis) || !contains(declared, axis)) {
         continue;
       }
-      // Left out, it would block no later rule.
+      // Without the axis, the rule would no longer block later rules.
       diags
           .error(
               Code::Inexpressible, rule.axes_where,
@@ -342,8 +342,8 @@ void note_hooks(const ExportInput& input, std::string_view target,
   report.help("run the model from the plan itself");
 }
 
-// Of a comment in the file that is written: a line end within a name would end
-// the comment, so names are escaped here.
+// The lines become a comment in the written file. A line break within a name
+// would end that comment, so comment_text() escapes names.
 std::vector<std::string> header_lines(const ExportInput& input,
                                       std::string_view what,
                                       std::string_view target) {
@@ -378,8 +378,8 @@ bool is_number(std::string_view part) {
   return !part.empty() && std::ranges::all_of(part, is_digit);
 }
 
-// The name's pattern with every number in its place. Two names have the same
-// one exactly if each is found by it.
+// Returns the name's pattern with `[0-9]+` for every number. Two names share a
+// pattern exactly if it matches both.
 std::string numbered_pattern(std::string_view name) {
   std::string pattern = "^";
   for (size_t begin = 0; begin <= name.size();) {
@@ -398,7 +398,7 @@ std::string numbered_pattern(std::string_view name) {
   return pattern + "$";
 }
 
-// Parameters of one pattern.
+// The parameters that share one numbered pattern.
 struct Likes {
   size_t first = 0;
   bool one_spec = true;
@@ -456,8 +456,8 @@ ResolvedTable resolved_table(const ExportInput& input) {
   return table;
 }
 
-// One mesh: a plan and its rules on the sub-axes of its mesh and of the views
-// that parameters are placed on.
+// Targets with one mesh: rewrites a plan and its rules on the sub-axes of the
+// mesh and of the views that parameters are placed on.
 
 namespace {
 
@@ -476,7 +476,7 @@ bool deals_are_expressible(const ExportInput& input, const std::string& target,
       diags);
 }
 
-// Whether the mesh or a rule is of views, which other tools do not have.
+// Returns whether the mesh or a rule has views, which other tools lack.
 bool has_views(const ExportInput& input) {
   const auto is_of_view = [](const auto& rule) { return !rule.view.empty(); };
   return !input.plan.mesh.views().empty() ||
@@ -486,10 +486,10 @@ bool has_views(const ExportInput& input) {
 }
 
 struct SubAxes {
-  Mesh before;  // with the views that parameters are placed on
-  Mesh mesh;    // of sub-axes, without views
-  std::map<AxisName, AxisNames> parts;  // of each axis
-  AxisNames absent;  // what rules declare and the mesh lacks: of size 1
+  Mesh before;  // with only the views that parameters use
+  Mesh mesh;    // the mesh of sub-axes, without views
+  std::map<AxisName, AxisNames> parts;  // sub-axes by axis
+  AxisNames absent;  // declared by rules, not in the mesh: size 1
 
   AxisNames of(const AxisNames& axes) const {
     AxisNames result;
@@ -503,7 +503,7 @@ struct SubAxes {
     }
     return result;
   }
-  // In a rule of a view: none where no parameter is placed on it.
+  // `axes` belong to a rule of `view`; empty if no parameter uses the view.
   AxisNames of(AxisNames axes, std::string_view view) const {
     if (!before.has_view(view)) return {};
     erase_if(axes, [&](const AxisName& axis) {
@@ -520,8 +520,8 @@ struct SubAxes {
   }
 };
 
-// The part `tp:(1)2` of an axis is called `tp_1x2`, since other tools take no
-// other signs.
+// Renames the part `tp:(1)2` of an axis to `tp_1x2`, because other tools accept
+// no other punctuation.
 std::string part_name(std::string name, const ExportInput& input) {
   const size_t at = name.find(":(");
   if (at == std::string::npos) return name;
@@ -536,7 +536,7 @@ std::string part_name(std::string name, const ExportInput& input) {
   return name;
 }
 
-// Empty where there are none.
+// Returns nullopt if the mesh and its views have no common sub-axes.
 std::optional<SubAxes> find_sub_axes(const ExportInput& input) {
   std::vector<MeshView> views = input.plan.mesh.views();
   std::erase_if(views, [&](const MeshView& view) {
@@ -572,8 +572,8 @@ Plan on_sub_axes(const Plan& plan, const SubAxes& sub) {
   return result;
 }
 
-// Without the rules of views that the mesh lacks, which decide nothing. Empty
-// where an axis crosses slices within one of its parts.
+// Drops the rules of views that the mesh lacks, which place nothing. Returns
+// nullopt if slices split an axis within one of its parts.
 std::optional<RuleSet> on_sub_axes(const RuleSet& rules, const Mesh& mesh,
                                    const SubAxes& sub) {
   RuleSet result = rules;
@@ -590,7 +590,7 @@ std::optional<RuleSet> on_sub_axes(const RuleSet& rules, const Mesh& mesh,
     rule.axes = sub.of(std::move(rule.axes), rule.view);
     rule.view.clear();
   }
-  // Slices cut an axis along its first parts.
+  // Slices split an axis along its first parts.
   result.dcn_mesh.clear();
   for (const AxisRequest& axis : rules.dcn_mesh) {
     AxisRequest part = axis;
@@ -607,7 +607,7 @@ std::optional<RuleSet> on_sub_axes(const RuleSet& rules, const Mesh& mesh,
   return result;
 }
 
-// "views: experts ep=4,etp=2 of mesh dp=2,tp=4", and the axes that are cut.
+// Returns "views: experts ep=4,etp=2 of mesh dp=2,tp=4", and the split axes.
 std::vector<std::string> sub_axes_lines(const SubAxes& sub) {
   if (sub.before.views().empty()) return {};
   std::vector<std::string> lines = {"views: " +
@@ -628,8 +628,8 @@ std::vector<std::string> sub_axes_lines(const SubAxes& sub) {
   return lines;
 }
 
-// Views that have no parts in common with the mesh, and rows that torch.chunk,
-// which cuts axis by axis, does not put on the same devices part by part.
+// Refuses views without common sub-axes, and rows that torch.chunk, which
+// splits axis by axis, would place elsewhere if an axis is split into parts.
 bool fits_one_mesh(const ExportInput& input, const std::optional<SubAxes>& sub,
                    const std::string& target, Diagnostics& diags) {
   const bool chunks = cut_of(input.plan.on_indivisible) == Cut::Chunked;

@@ -12,15 +12,15 @@ namespace {
 
 constexpr std::string_view kGitFolderName = ".git";
 
-// "/a/b" is below "/a" and "/", and "/ab" is not below "/a".
+// "/a/b" is below "/a" and "/"; "/ab" is not below "/a".
 bool is_below(std::string_view path, std::string_view folder) {
   return path == folder || folder == "/" ||
          (path.starts_with(folder) && path[folder.size()] == '/');
 }
 
-// The nearest thing upward from `path` that exists, without links, with what
-// was left of the path. A `..` in what does not exist leads nowhere that we
-// could know.
+// Resolves links in the nearest existing ancestor of `path` and appends the
+// rest of the path. Returns nullopt for a `..` below something that does not
+// exist, since nobody can know where it leads.
 std::optional<std::string> nearest_real(std::string path, Host& host) {
   std::string rest;
   for (;;) {
@@ -59,7 +59,7 @@ bool FencedHost::is_admitted(const std::string& path) {
 }
 
 void FencedHost::leads_to(const std::string& from, const std::string& path) {
-  // Nothing stands beside standard input.
+  // No file is next to standard input.
   if (from != "-" && is_admitted(from)) admit(path);
   PassingHost::leads_to(from, path);
 }
@@ -68,8 +68,8 @@ FencedHost::Is FencedHost::judge(const std::string& path) {
   if (is_admitted(path)) return Is::Open;
   if (!stays_within(path, root_, below())) return Is::Outside;
   if (below().file_info(path)) return Is::Open;
-  // Nothing is there, or a link to nothing: one that leads out would tell
-  // whether something exists where it leads.
+  // Either nothing is there or a broken link. For a link that leads outside,
+  // treating it as absent would reveal whether its target exists.
   return has_name(directory_of(path), file_name_of(path)) ? Is::DeadLink
                                                           : Is::Open;
 }
@@ -86,14 +86,15 @@ bool FencedHost::has_name(const std::string& folder, const std::string& name) {
 
 std::optional<FileInfo> FencedHost::file_info(const std::string& path) {
   if (file_name_of(path) == kGitFolderName && !is_admitted(path)) {
-    // That the folder is a repository is no secret; one above it is no matter.
+    // It is no secret that the folder is a repository; a `.git` above it is
+    // ignored.
     const std::string folder = directory_of(path);
     const bool within =
         stays_within(folder.empty() ? "." : folder, root_, below());
     return within ? below().file_info(path) : std::nullopt;
   }
   if (judge(path) == Is::Open) return below().file_info(path);
-  // A link to a file is no folder. That is said of links in the folder alone.
+  // Nothing exists below a file. Only links inside the root may reveal that.
   const std::string folder = directory_of(path);
   const bool is_inside = !path.starts_with('/') || is_below(path, root_);
   if (!folder.empty() && is_inside && !contains(path, "..")) {

@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fence: which files may be opened.
+// The fence decides which files may be opened.
 //
-// What runs on behalf of a file that somebody else may have written (a
-// `shardplan.yaml` that was found, a side of `gate`) opens nothing outside of
-// one folder, whichever file names the path: a configuration, rules, an
-// architecture, an index, a link. Readers know nothing of this. They hold a
-// Host, which is the fence, and it refuses by default: a path is opened where
+// Code that runs on behalf of a file that somebody else may have written (a
+// `shardplan.yaml` that was found, a side of `gate`) opens nothing outside one
+// folder, no matter which file names the path: a configuration, rules, an
+// architecture, an index, a link. Readers do not know about the fence. They
+// hold a Host, which is the fence, and it refuses by default. A path is opened
+// only if
 //
 //   - it leads into the folder once links are followed, and not into a `.git`;
 //   - or the user named it on the command line (admit());
-//   - or a file that the user named leads to it (Host::leads_to()), such as the
-//     shards of an index, so that a model in Hugging Face's cache, which is
-//     links into another folder, is read.
+//   - or a file that the user named leads to it (Host::leads_to()), such as
+//     the shards of an index. This rule lets us read a model in Hugging
+//     Face's cache, which consists of links into another folder.
 //
-// A reader that says nothing of where its path comes from is therefore refused
-// outside, never let through. What is refused is there as far as file_info()
-// goes, and empty as a folder: what lies outside is not told by whether it
-// exists. read_file() says why.
+// A reader that does not report where its path comes from is therefore refused
+// outside the folder, never let through. For a refused path, file_info()
+// reports an existing file and list_directory() an empty folder, so that the
+// answers do not reveal whether anything exists outside. read_file() gives the
+// reason.
 #pragma once
 
 #include <cstdint>
@@ -34,19 +36,20 @@
 
 namespace shardplan {
 
-// Whether `path` is within `root`, a real path, and not in a `.git`. Of a path
-// where nothing is, the nearest folder that exists decides.
+// Returns whether `path` is within `root`, a real path, and not in a `.git`. If
+// nothing exists at `path`, the nearest existing folder above it decides.
 bool stays_within(const std::string& path, const std::string& root, Host& host);
 
-// For several threads at once where the host below is.
+// A Host that enforces the fence. Several threads may share it if they may
+// share the host below.
 class FencedHost : public PassingHost {
  public:
-  // `root` is a real path; "" admits nothing but what is admitted. `because`
-  // ends the sentence "it leads out of `root`, and ..". `below` must outlive
-  // this one.
+  // `root` is a real path; if it is "", only admitted paths are opened.
+  // `because` ends the sentence "it leads outside `root`, and ..". `below` must
+  // outlive this host.
   FencedHost(Host& below, std::string root, std::string because);
 
-  // The user named `path`.
+  // Opens `path` from now on, because the user named it.
   void admit(const std::string& path);
 
   void leads_to(const std::string& from, const std::string& path) override;
@@ -59,20 +62,22 @@ class FencedHost : public PassingHost {
   enum class Is : uint8_t { Open, Outside, DeadLink };
   Is judge(const std::string& path);
   bool is_admitted(const std::string& path);
-  // Whether a folder has an entry of this name, a link that leads nowhere, too.
+  // Returns whether a folder has an entry of this name, including a broken
+  // link.
   bool has_name(const std::string& folder, const std::string& name);
 
   std::string root_;
   std::string because_;
   std::mutex mutex_;
-  std::set<std::string> admitted_;  // as they are asked for
-  std::map<std::string, std::set<std::string>> names_in_;  // of folders
+  std::set<std::string> admitted_;  // paths as the user spells them
+  std::map<std::string, std::set<std::string>> names_in_;  // entries by folder
 };
 
-// The path of what the file `from` names, or of what is looked for beside it.
+// Returns the path of a file that `from` names, or that is looked for next to
+// it.
 std::string path_beside(const std::string& from, std::string_view name,
                         Host& host);
-// The path of something in a folder.
+// Returns the path of an entry of a folder.
 std::string path_in(const std::string& folder, std::string_view name,
                     Host& host);
 

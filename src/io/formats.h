@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The manifest formats, one file each, as io/load.cc lists them.
+// The manifest formats, one file each, in the order of io/load.cc.
 #pragma once
 
 #include <memory>
@@ -29,36 +29,36 @@ extern const ManifestFormat kMaxtextModel;
 extern const ManifestFormat kStableHlo;
 extern const ManifestFormat kGraph;
 
-// A place for remarks about a file whose bytes cannot be shown.
+// Returns an empty span in a file whose bytes cannot be shown, for remarks.
 inline Span nowhere_in(const std::string& name, Diagnostics& diags) {
   auto source = std::make_shared<SourceFile>(name, std::string());
   diags.keep(source);
   return {source.get(), 0, 0};
 }
 
-// Small models of every architecture that has a shipped set of rules, one per
-// class: two layers, two experts, biases where a config may ask for them. For
-// names of parameters that real models have, where no model is given. Titled
-// with their model types ("llama"); those first that most others build on. Made
-// when they are first asked for, and kept.
+// Returns small models of every architecture that has a shipped set of rules,
+// one per class: two layers, two experts, and biases if a config may ask for
+// them. They provide realistic parameter names when no model is given. Each is
+// titled with its model type ("llama"); architectures that most others build on
+// come first. The samples are made on the first call and cached.
 const std::vector<Manifest>& family_samples();
 
-// What a file beside a config, that of `path`, says of quantisation where the
-// config says nothing. Empty where such a file is not known, reported as SP009,
-// or cannot be read.
+// Reads the file next to the config at `path` that describes its quantisation
+// when the config itself does not. Returns nullopt if the file cannot be read
+// or has an unknown method (reported as SP009).
 std::optional<QuantisationFile> quantisation_beside(const std::string& path,
                                                     const Document& config,
                                                     Host& host,
                                                     Diagnostics& diags);
 
-// What the architecture of its config says of the tensors of a checkpoint: what
-// they are (Manifest::kinds), and which of them are buffers. Where the config
-// cannot be read, only a remark says why. `path` is the config's own.
+// Adds what the config's architecture knows about the tensors of a checkpoint:
+// their roles (Manifest::kinds), and which of them are buffers. If the config
+// cannot be used, a remark says why. `path` is the path of the config.
 void explain_manifest(const std::string& path, Host& host, Manifest& manifest);
 
-// Tensors that checkpoints carry though they are no parameters: GPT-2's causal
+// Returns whether a tensor of a checkpoint is not a parameter: GPT-2's causal
 // mask `h.0.attn.bias` [1, 1, n, n], rotary `inv_freq`, router correction
-// biases, quantisation scales, llama.cpp's factors of rotation.
+// biases, quantisation scales, llama.cpp's RoPE factors.
 bool is_known_buffer(std::string_view name, const TensorType& type);
 
 }  // namespace shardplan

@@ -22,7 +22,7 @@ void report_unknown(const std::string& name, Host& host, Diagnostics& diags) {
   const std::vector<std::string> known = shipped_names(kHardwareFolder);
   auto report = diags.error(Code::UnreadableFile, {},
                             "no hardware profile named " + in_backticks(name));
-  std::vector<std::string> longer;  // "h100" for "h100-sxm"
+  std::vector<std::string> longer;  // "h100-sxm" for "h100"
   for (const std::string& candidate : known) {
     if (!name.empty() && candidate.starts_with(name)) {
       longer.push_back(candidate);
@@ -75,7 +75,7 @@ std::optional<HardwareProfile> load_hardware(const std::string& name_or_path,
     if (refuse_other_hardware(*file, diags)) return std::nullopt;
     return read_hardware(std::move(file), diags, tables);
   }
-  // People write L40S and H100; names of profiles are in lower case.
+  // People write L40S and H100; profile names are in lower case.
   const std::string meant(hardware_called(name_or_path));
   SourcePtr shipped = find_shipped(
       kHardwareFolder, meant.empty() ? lower_case(name_or_path) : meant, diags);
@@ -92,7 +92,7 @@ constexpr std::string_view kNumberForm =
     "write numbers as `{value: 80GiB, source: ID}`, and define ID in `sources`";
 constexpr int64_t kMaxCount = int64_t{1} << 40U;
 constexpr size_t kMaxNameLength = 64;
-// The most points of a table, and the most tables of one kind.
+// The limits on points per table, and on tables of one kind.
 constexpr size_t kMaxPoints = size_t{1} << 14U;
 constexpr size_t kMaxTables = 64;
 
@@ -103,7 +103,7 @@ bool is_name(std::string_view text) {
          text.find_first_not_of(kLegal) == text.npos;
 }
 
-// "2026-11-21": a day that a calendar may have.
+// Returns whether this is a plausible date like "2026-11-21".
 bool is_date(std::string_view text) {
   constexpr std::string_view kForm = "dddd-dd-dd";
   if (text.size() != kForm.size()) return false;
@@ -116,7 +116,7 @@ bool is_date(std::string_view text) {
   return month >= 1 && month <= 12 && day >= 1 && day <= 31;
 }
 
-// How values are spelt; each reports what it does not understand.
+// Converts a value; reports a value that it does not understand.
 template <typename T>
 using Convert = std::optional<T> (*)(const Node&, std::string_view,
                                      Diagnostics&);
@@ -180,7 +180,7 @@ class Reader {
   std::optional<HardwareProfile> read(const Node& root) {
     if (!check_map(root, "a hardware profile", kProfileKeys))
       return std::nullopt;
-    // An unknown key may be a misspelt one that is then missing, too.
+    // An unknown key, which may be a misspelt required one, was fatal above.
     profile_.name = read_name(root);
     profile_.title = read_text(root, "title");
     profile_.vendor = read_text(root, "vendor");
@@ -218,7 +218,7 @@ class Reader {
     return fine;
   }
 
-  // The value of a key that must be there.
+  // Returns the value of a required key.
   std::optional<Node> need(const Node& map, std::string_view key) {
     if (auto value = map.find(key)) return value;
     return fail(map.span(), "`" + std::string(key) + "` is missing");
@@ -307,7 +307,7 @@ class Reader {
     return problem;
   }
 
-  // Empty, with nothing reported, when the key is not there.
+  // Returns nullopt, with nothing reported, when the key is absent.
   template <typename T>
   std::optional<Sourced<T>> read_number(const Node& map, std::string_view key,
                                         Convert<T> convert) {
@@ -357,7 +357,7 @@ class Reader {
     check_usable(root);
   }
 
-  // Catches GB written for GiB.
+  // Catches GB written instead of GiB.
   void check_usable(const Node& root) {
     const auto& usable = profile_.hbm_usable_bytes;
     const auto& nominal = profile_.hbm_bytes;
@@ -435,7 +435,7 @@ class Reader {
 
   // --- What was measured
 
-  // A list of numbers, or a text of them with blanks between.
+  // Reads a list of numbers, or a string of numbers separated by blanks.
   std::vector<double> read_series(const Node& map, std::string_view key) {
     std::vector<double> numbers;
     const auto node = need(map, key);
@@ -486,7 +486,7 @@ class Reader {
     return numbers;
   }
 
-  // `unit`: what one of the values is in the units of the profile.
+  // `unit` converts a value in the file to the profile's unit.
   MeasuredGrid read_grid(const Node& node,
                          std::span<const std::string_view> axes,
                          std::string_view values, double unit) {
@@ -504,7 +504,7 @@ class Reader {
                  "` must be positive and strictly increasing");
         return grid;
       }
-      // Three axes of at most 2^14 each.
+      // At most three axes of 2^14 points each cannot overflow.
       points *= axis.size();
     }
     grid.values = read_series(node, values);
@@ -523,7 +523,7 @@ class Reader {
     return grid;
   }
 
-  // Above the peak a table has the wrong unit, or the peak is none.
+  // A rate above the peak means a wrong unit or a wrong peak.
   void check_peak(const Node& where, double rate, std::string_view key,
                   std::optional<double> peak) {
     if (good_ && (!peak || rate > *peak)) {
@@ -547,7 +547,7 @@ class Reader {
                peak);
   }
 
-  // The tables of one kind, each read by `read`.
+  // Calls `read` for each table of one kind.
   template <typename Read>
   void read_tables(const Node& measured, std::string_view key,
                    std::span<const std::string> keys, const Read& read) {

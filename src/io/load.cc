@@ -55,7 +55,7 @@ std::string names_of(std::span<const Row> rows) {
   return joined_of(rows, ", ", &Row::name);
 }
 
-// Beginnings of files tell formats apart; no text has a zero byte.
+// Recognises the format from the head of a file; no text has a zero byte.
 const ManifestFormat* recognize_manifest(const std::string& path,
                                          std::string_view head) {
   const ManifestFormat* named = path.ends_with(".safetensors") ? &kSafetensors
@@ -64,14 +64,14 @@ const ManifestFormat* recognize_manifest(const std::string& path,
   for (const ManifestFormat& format : manifest_formats()) {
     const bool is_last = &format == &manifest_formats().back();
     if (is_last && contains(head, '\0')) break;
-    // A pointer or a damaged file; JSON under that name is what it says it is.
+    // The file is a pointer or damaged. JSON under that name is read as JSON.
     if (is_last && named != nullptr && !head.starts_with('{')) break;
     if (format.recognize(head)) return &format;
   }
   return named;
 }
 
-// Reads what `format` needs of a file of which there may be only a head.
+// Reads as much of the file as `format` needs, given its head.
 SourcePtr read_rest(const SourcePtr& head, const std::string& path,
                     const ManifestFormat& format, Host& host,
                     Diagnostics& diags) {
@@ -101,7 +101,7 @@ std::optional<Manifest> read_file(const std::string& path,
         .help("give saved plans with `--plan`");
   }
   const ManifestFormat* format = recognize_manifest(path, head);
-  // A config that does not say what it is has an architecture all the same.
+  // With an architecture, a config that does not name its model is readable.
   if (reading.architecture != nullptr && format == &manifest_formats().back() &&
       (head.starts_with('{') || is_arguments(head))) {
     format = &kHfConfig;
@@ -124,7 +124,7 @@ std::optional<Manifest> read_file(const std::string& path,
   return manifest;
 }
 
-// A shipped graph, `@mlp`.
+// Reads a shipped graph, `@mlp`.
 std::optional<Manifest> read_shipped(const std::string& path, Host& host,
                                      Diagnostics& diags) {
   SourcePtr file = find_shipped_graph(path.substr(1), diags);
@@ -172,7 +172,7 @@ std::optional<Manifest> read_directory(const std::string& path,
     }
   }
   if (has(kConfigName)) {
-    // The names in an index of PyTorch's own files are compared with a config.
+    // The names in PyTorch's own index are compared with those of the config.
     const bool is_compared = has(kTorchIndex) &&
                              reading.architecture == nullptr &&
                              reading.scheme == nullptr;
@@ -201,8 +201,8 @@ bool is_weights(const Manifest& manifest) {
   return false;
 }
 
-// The config.json at `path`, beside what was read. Weights do not tell their
-// heads: it may. One that is broken takes nothing from the weights.
+// Adds the config.json at `path`, next to the manifest's file. It may state the
+// heads, which weights do not. A broken config is only a warning.
 void add_config(const std::string& path, Manifest& manifest, Host& host,
                 Diagnostics& diags) {
   if (!host.file_info(path)) return;
@@ -235,8 +235,8 @@ void add_config(const std::string& path, Manifest& manifest, Host& host,
 }  // namespace
 
 std::span<const ManifestFormat> manifest_formats() {
-  // Tried in this order: the last one takes any text, and a GGUF file of 123
-  // tensors starts like safetensors.
+  // Formats are tried in this order: the last one accepts any text, and a GGUF
+  // file of 123 tensors starts like safetensors.
   static const std::array<ManifestFormat, 10> kManifestFormats = {
       kGguf,     kSafetensors,  kSafetensorsIndex, kOrbax, kMaxtextDump,
       kHfConfig, kMaxtextModel, kStableHlo,        kGraph, kNative};
@@ -267,9 +267,9 @@ SourcePtr read_head(const std::string& path, Host& host, Diagnostics& diags) {
 
 namespace {
 
-// The file of an architecture. One that it names is shipped, or stands beside
-// it as NAME.yaml; each is read once. `known` are those that were read, null
-// while they are.
+// Reads the file of an architecture. An architecture that it names is shipped
+// or is NAME.yaml in the same folder; each is read once. `known` holds the
+// files read so far, null for those being read.
 ArchitecturePtr read_architecture_file(
     const std::string& path, std::map<std::string, ArchitecturePtr>& known,
     size_t depth, Host& host, Diagnostics& diags) {
@@ -299,7 +299,7 @@ bool is_file(const std::string& name_or_path, Host& host) {
          host.file_info(name_or_path);
 }
 
-// `kind` is what there are several of: "scheme".
+// `kind` is the singular of a kind of names: "scheme".
 std::nullptr_t refuse_name(const std::string& kind, const std::string& name,
                            const std::vector<std::string>& known,
                            Diagnostics& diags) {
@@ -348,7 +348,7 @@ std::optional<Manifest> load_manifest(const std::string& path,
     diags.keep(reading.scheme->source);
   }
   reading.lora = given.lora;
-  // Flags that say something of a config.json alone.
+  // These flags apply only to a config.json.
   const auto misplaced = [&](const std::string& says, const std::string& why) {
     return diags.error(Code::Usage, {}, says + "; " + in_backticks(path) + why)
         .help("leave it out, or give a config.json");
@@ -380,7 +380,7 @@ std::optional<Manifest> load_manifest(const std::string& path,
   if ((reading.scheme != nullptr || reading.lora) && !is_config) {
     return misplaced(reading.lora ? lora : scheme, own_names);
   }
-  // What a quantised weight stands for is known from a config alone.
+  // Only a config states what a quantised weight stands for.
   if (path != "-" && manifest->config == nullptr &&
       (is_directory || is_weights(*manifest) ||
        quantised_weight(*manifest) >= 0)) {
@@ -397,14 +397,14 @@ std::optional<Manifest> load_manifest(const std::string& path,
   return manifest;
 }
 
-// The rule half of io/load.h.
+// The part of io/load.h that reads rules.
 
 namespace {
 
-// What tells dialects apart stands in a file's beginning.
+// The start of a file is enough to recognise its dialect.
 constexpr size_t kRulesHeadBytes = size_t{1} << 16U;
 
-// A shipped set by its name without the `@`.
+// Finds a shipped set by its name without the `@`.
 SourcePtr shipped_source(const std::string& name, Diagnostics& diags) {
   std::vector<std::string> known;
   for (const std::string_view folder : kRuleFolders) {
@@ -449,7 +449,7 @@ const RuleDialect* recognize_dialect(const SourceFile& file,
   }
   for (const RuleDialect& dialect : rule_dialects()) {
     const bool is_last = &dialect == &rule_dialects().back();
-    // Python without a table is not bad YAML.
+    // A Python file without a table is reported as Python, not as bad YAML.
     if (is_last && file.name().ends_with(".py")) {
       return find_dialect("python", diags);
     }
@@ -462,7 +462,7 @@ const RuleDialect* recognize_dialect(const SourceFile& file,
   return nullptr;
 }
 
-// Adds the logical rules and semantic axes of one file to those before it.
+// Adds the logical rules and semantic axes of one file to the earlier ones.
 bool append_logical(RuleSet& more, RuleSet& rules, Diagnostics& diags) {
   std::vector<LogicalRule>& all = rules.logical_rules;
   if (more.logical_merge == LogicalMerge::ReplaceAll) all.clear();
@@ -495,7 +495,7 @@ bool append_logical(RuleSet& more, RuleSet& rules, Diagnostics& diags) {
   return true;
 }
 
-// The mesh of one file beside that of an earlier one.
+// Adds the mesh of one file to that of the earlier files.
 bool append_mesh(RuleSet& more, RuleSet& rules, Diagnostics& diags) {
   const bool replaces = more.mesh_replaces && rules.mesh_replaces;
   if (more.mesh && rules.mesh && !replaces) {
@@ -519,7 +519,7 @@ bool append_mesh(RuleSet& more, RuleSet& rules, Diagnostics& diags) {
   return place_sizes(rules.sizes, rules, diags);
 }
 
-// The first file that has a view of a name counts, as with the mesh.
+// Adds views. The first file with a view of that name wins, as with the mesh.
 void append_views(RuleSet& more, RuleSet& rules, Diagnostics& diags) {
   for (ViewRequest& view : more.views) {
     const auto first =
@@ -536,7 +536,7 @@ void append_views(RuleSet& more, RuleSet& rules, Diagnostics& diags) {
   }
 }
 
-// Adds the rules of one file behind those of the files before it.
+// Appends the rules of one file to those of the earlier files.
 bool append_rules(RuleSet more, bool shipped, RuleSet& rules,
                   Diagnostics& diags) {
   if (more.overrides && rules.sources.empty()) {
@@ -570,7 +570,7 @@ bool append_rules(RuleSet more, bool shipped, RuleSet& rules,
   return joined && placed;
 }
 
-// The file that has the rules of a directory: a checkpoint's, or a dump's.
+// Returns the rules file in a directory: a checkpoint's or a dump's.
 std::string rules_file(const std::string& path, Host& host,
                        Diagnostics& diags) {
   const auto info = path == "-" ? std::nullopt : host.file_info(path);
@@ -619,7 +619,7 @@ bool load_rule_file(const std::string& path, const RuleDialect* forced,
 }  // namespace
 
 std::span<const RuleDialect> rule_dialects() {
-  // Tried in this order: the last one takes any text.
+  // Dialects are tried in this order: the last one accepts any text.
   static const std::array<RuleDialect, 10> kRuleDialects = {
       kOrbaxRules,  kMaxtextDumpRules, kShardy,   kHfTpPlan, kDtensor,
       kPythonRules, kMaxText,          kLevanter, kFlax,     kYamlRules};

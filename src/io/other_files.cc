@@ -36,9 +36,9 @@ bool refuse_lfs_pointer(const SourceFile& file, Diagnostics& diags) {
 
 namespace {
 
-// Configs of training programs that describe a model without its tensors, by
-// keys that all of them have. A key of JSON stands in quotes, one of YAML at
-// the beginning of a line or below another, a section of TOML in brackets.
+// A kind of config that describes a model without its tensors. A file is of
+// this kind if it has all `keys`: JSON keys in quotes, top-level YAML keys
+// after a line break, nested YAML keys without one, TOML sections in brackets.
 struct OtherConfig {
   std::vector<std::string_view> keys;
   std::string_view is;
@@ -121,9 +121,9 @@ bool has_key(std::string_view text, std::string_view key) {
   return contains(text, key);
 }
 
-// Null where the text is none of them.
+// Returns null if the text is none of them.
 const OtherConfig* find_other_config(std::string_view text) {
-  // A tensor may be called anything.
+  // A manifest, which has shapes, may use any of these keys as tensor names.
   if (has_key(text, "\"shape\"") || has_key(text, "shape:")) return nullptr;
   for (const OtherConfig& each : other_configs()) {
     const bool all = std::ranges::all_of(
@@ -145,7 +145,7 @@ bool refuse_other_config(const std::string& path, const SourcePtr& file,
   return true;
 }
 
-// Files of bytes that hold tensors, by how they begin.
+// Recognises binary files with tensors by their first bytes or their name.
 bool refuse_weights(const std::string& path, std::string_view text,
                     Diagnostics& diags) {
   using namespace std::string_view_literals;
@@ -209,7 +209,7 @@ bool is_arguments(std::string_view head) {
 }
 
 bool refuse_other_rules(const SourceFile& file, Diagnostics& diags) {
-  // Rules may speak of such programs.
+  // A rules file may contain the keys of such configs.
   const std::string_view text = file.text();
   if (has_key(text, "rules") || has_key(text, "\n- ")) return false;
   const OtherConfig* config = find_other_config(text);
@@ -245,7 +245,7 @@ std::string_view other_than_rules(std::string_view head) {
   if (is_orbax_metadata(head)) {
     return "an Orbax `_METADATA` (the `_sharding` next to it has rules)";
   }
-  // A config may hold a plan.
+  // A model's config may contain a `tp_plan`, which is a set of rules.
   if (kHfConfig.recognize(head) && !kHfTpPlan.recognize(head)) {
     return "a model's config";
   }

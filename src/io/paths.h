@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Paths as text: what stands beside a file.
+// Paths as text: splitting off the directory or the file name, and joining.
 #pragma once
 
 #include <string>

@@ -12,7 +12,7 @@
 namespace shardplan {
 namespace {
 
-// A part of the text, by its place in it.
+// A range of the text.
 struct Part {
   size_t begin = 0;
   size_t end = 0;
@@ -25,7 +25,7 @@ class PatternParser {
   PatternParser(SourcePtr source, PatternReading reading, Diagnostics& diags)
       : source_(std::move(source)), reading_(reading), diags_(diags) {}
 
-  // The rules; what is wrong is reported.
+  // Returns the rules; reports errors.
   std::vector<Rule> parse() {
     if (is_strict() && text_of(trimmed({0, text().size()})).empty()) {
       fail({0, text().size()}, "the pattern is empty",
@@ -35,7 +35,8 @@ class PatternParser {
     return std::move(rules_);
   }
   bool good() const { return good_; }
-  // What the original drops: texts between commas that have no arrow.
+  // Returns the texts between commas that the original drops: those without an
+  // arrow.
   const std::vector<Part>& dropped() const { return dropped_; }
 
  private:
@@ -53,7 +54,8 @@ class PatternParser {
     return part;
   }
 
-  // Splits at a character: everywhere, or outside brackets and escapes only.
+  // Splits at a character: everywhere in the original reading, otherwise only
+  // outside brackets and escapes.
   std::vector<Part> split(Part whole, char at) const {
     std::vector<Part> parts;
     size_t begin = whole.begin;
@@ -162,7 +164,7 @@ bool is_same_rule(const Rule& a, const Rule& b) {
   return a.pattern == b.pattern && a.spec == b.spec;
 }
 
-// SP109 when the original reading gives other rules than ours.
+// Reports SP109 when the original reading gives different rules.
 void compare_readings(const SourcePtr& source, const std::vector<Rule>& ours,
                       Diagnostics& diags) {
   Diagnostics unheard;

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pattern mini-language: `attention|mlp->data,hidden->model`, rules in one
-// line.
+// The pattern mini-language, which writes rules in one line:
+// `attention|mlp->data,hidden->model`.
 //
-// A rule is alternatives, an arrow and the entries of a spec; rules end with a
-// comma, alternatives with `|`, entries with `.`, and an empty entry is None.
-// Source: eformer's create_pattern_based_partition_spec, which splits without
-// looking: a comma within `{1,2}` ends the rule, a bar within `(q|k)` the
-// alternative, and what has no arrow is dropped. The strict reading splits
-// outside brackets only, trims blanks, refuses what has no arrow, and also
-// knows `None` and, for several axes of one dimension, `fsdp+tp`.
+// A rule consists of alternatives, an arrow and the entries of a spec. A comma
+// ends a rule, `|` separates alternatives, `.` separates entries, and an empty
+// entry means None. The language comes from eformer's
+// create_pattern_based_partition_spec, which splits without regard to brackets:
+// a comma within `{1,2}` ends the rule, a bar within `(q|k)` ends the
+// alternative, and text without an arrow is dropped. The strict reading splits
+// only outside brackets, trims blanks and refuses text without an arrow. It
+// also accepts `None` and, for several axes of one dimension, `fsdp+tp`.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +22,10 @@ namespace shardplan {
 
 enum class PatternReading : uint8_t { Strict, Original };
 
-// Appends to `rules`; false, with the reason reported (SP002), when the text
-// cannot be read. The strict reading warns where the original one gives other
-// rules (SP109); the original one where it drops something (SP109).
+// Appends to `rules`. Returns false, with the reason reported (SP002), when the
+// text cannot be read. The strict reading warns when the original one would
+// give different rules (SP109); the original reading warns when it drops text
+// (SP109).
 bool read_pattern(SourcePtr source, PatternReading reading, RuleSet& rules,
                   Diagnostics& diags);
 

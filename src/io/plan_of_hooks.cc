@@ -14,9 +14,10 @@
 namespace shardplan {
 namespace {
 
-// Projections into and out of an attention or an MLP. Hooks run the
-// collectives that styles name, so that a block is right only where the former
-// are sharded by their outputs and the latter by their inputs.
+// Projections into and out of an attention or MLP block. Hooks run only the
+// collectives that the styles name, so a block is correct only if the
+// projections into it are sharded over their outputs and those out of it over
+// their inputs.
 constexpr std::array<std::string_view, 11> kInto = {
     "q_proj",    "k_proj",  "v_proj", "wq", "wk", "wv",
     "gate_proj", "up_proj", "w1",     "w3", "fc1"};
@@ -32,7 +33,8 @@ std::optional<Way> way_of(std::string_view module) {
   return std::nullopt;
 }
 
-// How a spec shards a weight of [out, in]: by its outputs, by its inputs.
+// Returns how a spec shards a weight of shape [out, in]: Into over the outputs,
+// OutOf over the inputs; nullopt if it does neither or both.
 std::optional<Way> way_of(const PartitionSpec& spec, bool from_last) {
   std::vector<AxisNames> dims = spec.dims;
   if (from_last && dims.size() == 1) dims.insert(dims.begin(), AxisNames());
@@ -57,8 +59,8 @@ std::string_view unquoted(std::string_view text) {
   return text;
 }
 
-// The value of an entry as it is written: a string, or a call with what it is
-// given.
+// Returns the value of an entry as it is written: a string, or a call with its
+// arguments.
 std::string_view style_of(const Rule& rule) {
   const std::string_view text = rule.spec_where.file->text();
   const auto begin = static_cast<size_t>(rule.spec_where.begin);
@@ -76,15 +78,15 @@ std::string_view style_of(const Rule& rule) {
   return text.substr(begin, end - begin);
 }
 
-// An entry for a module, where the plan shards the rest of its block: the key
-// as its neighbours have it, the style as others of its kind.
+// Writes an entry for a module of a block whose other modules the plan shards:
+// the key has its neighbours' prefix, the style is that of similar modules.
 std::optional<std::string> entry_for(const RuleSet& rules,
                                      std::string_view name, Way wanted) {
   const auto [module, leaf] = split(name);
   const auto [parent, last] = split(module);
   if (leaf != "weight" || way_of(last) != wanted) return std::nullopt;
-  const Rule* partner = nullptr;  // the other way, in the same block
-  const Rule* like = nullptr;     // the same way, best in the same block
+  const Rule* partner = nullptr;  // the opposite way, in the same block
+  const Rule* like = nullptr;     // the same way, preferably in the same block
   std::string_view prefix;
   bool is_near = false;
   for (const Rule& rule : rules.rules) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans of styles, whose hooks run exactly the collectives that they name:
-// transformers' `tp_plan` and PyTorch's parallelize_module.
+// Tensor-parallel plans that module hooks run: transformers' `tp_plan` and
+// PyTorch's parallelize_module. Hooks run exactly the collectives that the
+// plan's styles name.
 #pragma once
 
 #include <string_view>
@@ -10,8 +11,8 @@
 
 namespace shardplan {
 
-// Ends a plan over one axis, which it declares: by a last rule whatever no
-// entry of the plan names is whole on every device.
+// Completes a plan over one axis: declares the axis and appends a rule that
+// replicates every parameter that no entry of the plan names.
 void end_plan_of_hooks(std::string_view axis, Span where, RuleSet& rules);
 
 }  // namespace shardplan

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules of a text that somebody has read already, to see what it is: standard
-// input and pipes can be read only once. Files by their path: io/load.h.
+// Reads rules from a text that the caller has already read to find out what it
+// is: standard input and pipes can be read only once. See io/load.h for rules
+// in files.
 #pragma once
 
 #include <optional>
@@ -12,7 +13,7 @@
 
 namespace shardplan {
 
-// In whichever dialect it is, or the one forced by name.
+// Reads the text in the dialect that matches it, or in the one forced by name.
 std::optional<RuleSet> read_rules(const SourcePtr& file,
                                   const std::optional<std::string>& dialect,
                                   const RuleReading& reading,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Saved plans, as they are read and written (io/plan).
+// A saved plan, and the functions that read and write one (io/plan).
 #pragma once
 
 #include <functional>
@@ -14,17 +14,17 @@
 namespace shardplan {
 
 struct SavedPlan {
-  Manifest manifest;  // names and types of the parameters that it places
+  Manifest manifest;  // names and types of the parameters that the plan places
   Plan plan;
 };
 
 std::optional<SavedPlan> read_plan(SourcePtr source, Diagnostics& diags);
 
-// False when `write` failed.
+// Returns false when `write` failed.
 bool write_plan(const Manifest& manifest, const Plan& plan,
                 const std::function<bool(std::string_view)>& write);
 
-// Whether a text looks like a saved plan; looks at its beginning only.
+// Returns whether a text looks like a saved plan, judging by its beginning.
 bool is_plan(std::string_view head);
 
 }  // namespace shardplan

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several files of one checkpoint, read into one manifest.
+// Reads the files (shards) of one checkpoint into one manifest.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,8 @@
 
 namespace shardplan {
 
-// A file, and which tensors of the manifest it has brought: they follow one
-// another there, parameters and buffers by themselves.
+// A file, and the tensors of the manifest that come from it: one range of the
+// parameters and one of the buffers.
 struct Shard {
   std::string path;
   bool data_absent = false;
@@ -24,20 +24,20 @@ struct Shard {
   size_t first_buffer = 0, buffers = 0;
 };
 
-// Reads the headers of safetensors files, one behind the other. Empty when one
-// cannot be read; then `into` has some of their tensors.
+// Reads the headers of safetensors files in order. Returns nullopt when one
+// cannot be read; `into` then holds some of their tensors.
 std::optional<std::vector<Shard>> read_shards(
     std::span<const std::string> paths, Host& host, Manifest& into,
     Diagnostics& diags);
 
-// Bytes of parameters and buffers; empty when they exceed 63 bits.
+// Returns the bytes of all parameters and buffers; nullopt beyond 63 bits.
 std::optional<int64_t> tensor_bytes(const Manifest& manifest);
 
-// The remark about files without data.
+// Adds a remark about the files whose data is missing.
 void remark_absent(std::span<const Shard> shards, Manifest& manifest);
 
-// Names are unique: SP003 where one file has a name twice, SP008 where two have
-// the same.
+// Returns whether all names are unique. Reports SP003 if one file has a name
+// twice, SP008 if two files have the same name.
 bool check_distinct(const Manifest& manifest, Diagnostics& diags);
 
 }  // namespace shardplan

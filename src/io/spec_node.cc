@@ -22,7 +22,7 @@ std::nullopt_t refuse_name(const Node& node, std::string_view name,
           "`_`, `.` and `-`");
 }
 
-// A name in a spec, with `mesh:` or `logical:` in front or without.
+// Reads a name in a spec, with or without a prefix `mesh:` or `logical:`.
 std::optional<AxisName> read_name(const Node& node, Diagnostics& diags) {
   const auto text = require(node, NodeKind::String, "axis", diags);
   if (!text) return std::nullopt;
@@ -88,7 +88,7 @@ std::optional<Rule> read_parts(const Node& pattern, const Node& spec,
   return rule;
 }
 
-// `align`, `decode_dim`, `view` and `deal`.
+// Reads `align`, `decode_dim`, `view` and `deal`.
 bool read_extras(const Node& node, Rule& rule, Diagnostics& diags) {
   if (const auto view = node.find("view")) {
     const auto name = require(*view, NodeKind::String, "view", diags);
@@ -189,7 +189,7 @@ std::optional<PartitionSpec> read_spec_node(const Node& node,
 
 namespace {
 
-// "P((fsdp, sp), None)" as a list of a document: "[[fsdp, sp], null]".
+// Rewrites "P((fsdp, sp), None)" as a list of a document: "[[fsdp, sp], null]".
 std::optional<std::string> list_of_spec(std::string_view spec) {
   for (const std::string_view name : {"PartitionSpec", "PS", "P"}) {
     if (!spec.starts_with(name)) continue;
@@ -291,13 +291,13 @@ namespace {
 
 using Axes = std::optional<std::vector<AxisRequest>>;
 
-// Read as the flag's value would be, with places moved into this file.
+// Reads the mesh like the flag's value, and moves spans into this file.
 Axes read_mesh_text(const Node& node, Diagnostics& diags) {
   const SourceFile text("mesh", std::string(node.text()));
   const size_t inside = node.span().text().find(node.text());
   const auto moved = [&](Span span) {
     const Span whole = node.span();
-    // Escapes in the text: only the whole of it has a place.
+    // The string has escapes, so only the whole string has a position.
     if (inside == std::string_view::npos) return whole;
     const uint64_t base = whole.begin + inside;
     return Span{whole.file, base + span.begin, base + span.end};
@@ -372,7 +372,7 @@ bool read_logical_parts(const Node& name, const Node& axes, LogicalRule& rule,
   return true;
 }
 
-// `{name: .., axes: .., view: .., deal: true}`
+// Reads `{name: .., axes: .., view: .., deal: true}`.
 bool read_logical_map(const Node& node, RuleSet& rules, Diagnostics& diags) {
   static const std::array<std::string, 4> kParts = {"name", "axes", "view",
                                                     "deal"};
@@ -543,7 +543,7 @@ std::string recorded_pattern(std::string_view name) {
       i += dot ? 1 : 0;
       continue;
     }
-    // An escape keeps its character, which may be a backslash itself.
+    // An escaped character stays escaped; it may be a backslash itself.
     if (exact[i] == '\\') pattern += exact[i++];
     pattern += exact[i];
   }

@@ -15,13 +15,12 @@
 namespace shardplan {
 namespace {
 
-// Names are ASCII, and so is what is compared with them.
+// Names are ASCII, and so is everything they are compared with.
 bool is_same_name(std::string_view a, std::string_view b) {
   return lower_case(a) == lower_case(b);
 }
 
-// Of an entry of a table: the name that is meant, as the table spells it;
-// empty when it is none of them.
+// Returns the entry's spelling of a name; empty if the entry does not have it.
 template <typename Entry>
 std::string_view spelled(const Entry& entry, std::string_view name) {
   for (const std::string_view own : entry.names) {
@@ -30,7 +29,7 @@ std::string_view spelled(const Entry& entry, std::string_view name) {
   return {};
 }
 
-// The entry that has a name, and the name as the table spells it.
+// The table entry that has a name, and the table's spelling of the name.
 template <typename Entry>
 struct Named {
   const Entry* entry = nullptr;
@@ -45,8 +44,8 @@ Named<Entry> find_spelled(std::span<const Entry> table, std::string_view name) {
   return {};
 }
 
-// Digits alone, without a zero in front. More than 2^40 of anything is too
-// many, so what does not fit 63 bits may be any such number.
+// Reads digits without a leading zero. More than 2^40 of anything is refused,
+// so a number beyond 63 bits may be read as any number above that.
 std::optional<int64_t> whole_number(std::string_view text) {
   if (text.empty() || text.front() == '0' ||
       !std::ranges::all_of(text, is_digit)) {
@@ -55,9 +54,9 @@ std::optional<int64_t> whole_number(std::string_view text) {
   return parse_integer(text).value_or(INT64_MAX);
 }
 
-// "2xv5e-256" as 2 and "v5e-256"; without a number 1 and all of it.
+// "2xv5e-256" split into 2 and "v5e-256".
 struct Multiplied {
-  std::optional<int64_t> times;  // as written
+  std::optional<int64_t> times;  // nullopt if no number is written
   std::string_view name;
 };
 Multiplied split_times(std::string_view text) {
@@ -66,13 +65,13 @@ Multiplied split_times(std::string_view text) {
       (text[end] != 'x' && text[end] != 'X')) {
     return {std::nullopt, text};
   }
-  // "0x.." is not a number of anything: an unknown name.
+  // "0x.." does not count anything; it becomes an unknown name.
   const auto times = whole_number(text.substr(0, end));
   if (!times) return {std::nullopt, text};
   return {times, text.substr(end + 1)};
 }
 
-// "v5p-128" as "v5p" and 128.
+// "v5p-128" split into "v5p" and 128.
 struct Sized {
   std::string_view family;
   int64_t size = 0;
@@ -91,7 +90,7 @@ bool has_size(const TpuFamily& family, int64_t size) {
                                    size <= family.most.value);
 }
 
-// "v5p counts cores, 2 per chip", "v5e counts chips"
+// Returns "v5p counts cores, 2 per chip", "v5e counts chips".
 std::string units_text(const TpuFamily& family, std::string_view name) {
   const std::string counts = std::string(name) + " counts ";
   if (family.unit == TpuUnit::Chips) return counts + "chips";
@@ -110,7 +109,7 @@ HardwareProfile shipped_profile(std::string_view name) {
   return *std::move(profile);
 }
 
-// Sets what a profile says; gives its title.
+// Sets the fields that a profile determines; returns its title.
 std::string use_profile(std::string_view name, NamedTopology& topology) {
   const HardwareProfile profile = shipped_profile(name);
   topology.hardware = name;
@@ -122,7 +121,7 @@ std::string use_profile(std::string_view name, NamedTopology& topology) {
 
 class TopologyReader {
  public:
-  // `suggests`: what is near an unknown name is told.
+  // With `suggests`, the error for an unknown name suggests similar ones.
   TopologyReader(std::string_view text, Span where, bool suggests,
                  Diagnostics& diags)
       : text_(text),
@@ -152,7 +151,7 @@ class TopologyReader {
            std::string(name);
   }
 
-  // Empty, with the reason reported, beyond what a mesh can have.
+  // Returns nullopt, with the reason reported, beyond the limit of a mesh.
   std::optional<int64_t> devices_of(int64_t each) {
     const auto devices = checked_mul(each, times());
     if (devices && *devices <= kMaxDevices) return devices;
@@ -232,7 +231,7 @@ class TopologyReader {
                                 "unknown topology " + in_backticks(text_));
     problem.fact(units_text(family, found.name) + "; a slice has " +
                  sizes_text(family));
-    // A number of chips, where cores are counted.
+    // The user may have written chips although the family counts cores.
     const auto cores = checked_mul(size, family.cores_per_chip.value);
     if (family.unit == TpuUnit::Cores && cores && has_size(family, *cores)) {
       problem.help(plural(size, "chip") + (size == 1 ? " is `" : " are `") +
@@ -242,7 +241,7 @@ class TopologyReader {
     return problem;
   }
 
-  // "H100:8", "a3-highgpu-8gx4", "v5e-256*2": what is meant by it.
+  // Returns the valid form of "H100:8", "a3-highgpu-8gx4" or "v5e-256*2".
   std::optional<std::string> turned_round() const {
     const size_t end = text_.find_last_not_of("0123456789");
     if (end == std::string_view::npos || end == 0) return std::nullopt;
@@ -259,7 +258,7 @@ class TopologyReader {
     return meant->name;
   }
 
-  // A name in the tables that is near.
+  // Returns a similar name from the tables.
   std::optional<std::string> near_name() const {
     if (const auto sized = split_size(parts_.name)) {
       std::vector<std::string> families;
@@ -287,7 +286,7 @@ class TopologyReader {
     return needs_number && !parts_.times ? "8x" + *near : with_times(*near);
   }
 
-  // `name` is without a number at its end.
+  // `name` has no number at its end.
   std::optional<NamedTopology> report_unknown(std::string_view name) {
     const std::string shown = "topology " + in_backticks(text_);
     for (const AmbiguousTopology& ambiguous : ambiguous_topologies()) {

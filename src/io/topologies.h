@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Topologies: devices by the names that clouds and frameworks have for them.
+// Topologies: the names that clouds and frameworks have for sets of devices.
 //
-// A TPU accelerator type (`v5p-128`), a GPU machine (`a3-highgpu-8g`) or a
-// plain accelerator (`8xH100`). A number in front multiplies: `2xv5e-256` is
-// two slices, `4xa3-highgpu-8g` four machines. A device is what the framework
-// shows as one (core/hardware.h). Capitals do not matter.
+// A topology is a TPU accelerator type (`v5p-128`), a GPU machine
+// (`a3-highgpu-8g`) or a plain accelerator (`8xH100`). A leading number
+// multiplies: `2xv5e-256` is two slices, `4xa3-highgpu-8g` is four machines. A
+// device is what the framework shows as one (core/hardware.h). Case does not
+// matter.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +20,9 @@
 
 namespace shardplan {
 
-// The tables, in io/topology_table.cc.
+// The tables are in io/topology_table.cc.
 
-// Where a number was read, and the day of it: "2026-11-22".
+// A document that numbers were read from, and the day: "2026-11-22".
 struct TopologySource {
   std::string_view id;
   std::string_view title;
@@ -35,10 +36,10 @@ struct TopologyNumber {
   std::string_view source;  // the id of a TopologySource
 };
 
-// What the number behind the name of a TPU family counts.
+// The unit that the number after the name of a TPU family counts.
 enum class TpuUnit : uint8_t { Cores, Chips };
 
-// `v5p-128`: one of the names, and how many units a slice has.
+// A TPU family: its names (`v5p` of `v5p-128`) and the legal sizes of a slice.
 struct TpuFamily {
   std::vector<std::string_view> names;  // the usual one first
   std::string_view title;
@@ -47,17 +48,17 @@ struct TpuFamily {
   TopologyNumber cores_per_chip;
   TopologyNumber devices_per_chip;
   TopologyNumber chips_per_host;
-  // Units that a slice may have: one of `sizes`, or a multiple of `step` up to
-  // `most`; `step` is 0 where `sizes` are all.
+  // The units that a slice may have: one of `sizes`, or a multiple of `step` up
+  // to `most`. `step` is 0 if `sizes` lists them all.
   std::vector<int64_t> sizes;
   int64_t step = 0;
   TopologyNumber most;
-  std::string_view hardware;  // a shipped profile; empty where there is none
-  int64_t example = 0;        // a size that people know
+  std::string_view hardware;  // a shipped profile, or empty
+  int64_t example = 0;        // a well-known size
 };
 std::span<const TpuFamily> tpu_families();
 
-// A machine of a cloud, by its own name.
+// A cloud machine, under the cloud's own name for it.
 struct GpuMachine {
   std::vector<std::string_view> names;
   std::string_view title;
@@ -66,47 +67,49 @@ struct GpuMachine {
 };
 std::span<const GpuMachine> gpu_machines();
 
-// Only with a number in front.
+// An accelerator that is a topology only with a leading number: `8xH100`.
 struct PlainAccelerator {
   std::vector<std::string_view> names;
   std::string_view hardware;
 };
 std::span<const PlainAccelerator> plain_accelerators();
-// The profile of the accelerator with this name, in any case: "h100-sxm" for
-// "H100"; empty: there is none.
+// Returns the profile of the accelerator with this name, in any case:
+// "h100-sxm" for "H100". Returns "" if there is none.
 std::string_view hardware_called(std::string_view name);
 
 // A name with two meanings, which is refused.
 struct AmbiguousTopology {
-  std::string_view name;  // of a family, or of an accelerator
+  std::string_view name;  // a family or an accelerator
   std::string_view why;
   std::string_view help;
 };
 std::span<const AmbiguousTopology> ambiguous_topologies();
 
-// What a name says.
+// The meaning of a topology's name.
 struct NamedTopology {
-  std::string name;  // as the tables spell it: "2xv5e-256"
+  std::string name;  // spelled as in the tables: "2xv5e-256"
   int64_t devices = 1;
-  std::optional<int64_t> slices;  // of TPUs; how GPUs are joined is not said
+  std::optional<int64_t> slices;  // TPUs only; GPU names do not show how
+                                  // machines are connected
   std::optional<int64_t> hosts;   // unknown for plain accelerators
   std::string hardware;           // a shipped profile; may be empty
   // "512 devices in 2 slices (v5e counts chips)"
   std::string meaning;
-  // What a program can allocate on one, where a profile states it.
+  // Bytes that a program can allocate on one device, if a profile states them.
   std::optional<int64_t> device_bytes;
-  // The numbers that this follows from, with what they are of.
+  // The documented numbers that `devices` and `hosts` follow from, by name.
   std::vector<std::pair<std::string, TopologyNumber>> numbers;
 };
 
-// Empty, with the reason reported (SP010 at `where`).
+// Returns nullopt, with the reason reported (SP010 at `where`), on failure.
 std::optional<NamedTopology> read_topology(std::string_view text, Span where,
                                            Diagnostics& diags);
 
 // "v5p-128: 64 devices (v5p counts cores, 2 a chip), 95.7 GiB each"
 std::string topology_text(const NamedTopology& topology);
 
-// A name of each family, all machines, eight of each plain accelerator.
+// Returns one name of each TPU family, all machines, and eight of each plain
+// accelerator.
 std::vector<std::string> topology_examples();
 
 // "8, 16 or multiples of 64 up to 2,048"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is known of accelerator types and machines. Each number names the
-// document in which it was read; what nobody documents is left out.
+// The tables of accelerator types and machines. Each number names the document
+// in which it was read; undocumented numbers are left out.
 #include <string_view>
 #include <vector>
 
@@ -92,7 +92,7 @@ std::span<const TopologySource> topology_sources() {
   return kSources;
 }
 
-// On v4 and v5p the two cores of a chip work as one, so JAX shows one device.
+// The two cores of a v4 or v5p chip work as one, so JAX shows one device.
 std::span<const TpuFamily> tpu_families() {
   static const std::vector<TpuFamily> kFamilies = {
       {.names = {"v2"},
@@ -271,7 +271,7 @@ std::span<const PlainAccelerator> plain_accelerators() {
       {{"MI300X"}, "mi300x"},
       {{"MI325X"}, "mi325x"},
       {{"MI355X"}, "mi355x"},
-      // Behind MI300X, which `MI300` mostly means.
+      // This follows MI300X, because `MI300` usually means MI300X.
       {{"MI300A"}, "mi300a"},
   };
   return kAccelerators;

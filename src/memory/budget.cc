@@ -24,12 +24,13 @@ constexpr std::array<std::string_view, kCategories> kCategoryNames = {
     "optimizer_state", "gathered_layer", "kv_cache",
     "recurrent_state", "fragmentation",  "reserve"};
 
-// More classes of devices than this take seconds; no sensible plan has them.
+// More classes of devices than this take seconds; sensible plans have far
+// fewer.
 constexpr int64_t kMaxClasses = int64_t{1} << 20;
 
 size_t index_of(Category category) { return static_cast<size_t>(category); }
 
-// The first four categories are the kinds of state.
+// The first four categories are the kinds of state, in the same order.
 size_t index_of(StateKind kind) { return static_cast<size_t>(kind); }
 
 using Totals = std::array<Int128, kCategories>;
@@ -77,7 +78,7 @@ class Maker {
     return false;
   }
 
-  // No element of any leaf takes more than 16 bytes.
+  // No leaf has more than 16 bytes per element.
   bool check_sizes() {
     for (const Placement& placement : plan_.placements) {
       const auto elements = element_count(stored_shape(placement));
@@ -90,8 +91,8 @@ class Maker {
 
   bool check_axes() { return check_views() && check_stages(); }
 
-  // Each view that a parameter uses has the pipeline's axis, and some of
-  // ZeRO's.
+  // Checks that each view that a parameter uses has the pipeline's axis and, if
+  // ZeRO is on and its parameters are replicated, at least one of ZeRO's axes.
   bool check_views() {
     for (const MeshView& view : mesh_.views()) {
       const auto is_of_view = [&](const Placement& placement) {
@@ -139,14 +140,14 @@ class Maker {
     return true;
   }
 
-  // Whether copies of a view's parameters exist that no ZeRO axis shards.
+  // Returns whether parameters of a view have copies that no ZeRO axis shards.
   bool zero_lacks(const MeshView& view) const {
     if (std::ranges::any_of(options_.state.zero_axes, [&](const auto& axis) {
           return mesh_.has(view.name, axis);
         })) {
       return false;
     }
-    // Stages hold other layers, not copies.
+    // Devices of different stages hold different layers, not copies.
     const int64_t stages =
         options_.stages ? mesh_.size_of(options_.stages->axis) : 1;
     return std::ranges::any_of(plan_.placements, [&](const Placement& p) {
@@ -210,7 +211,7 @@ class Maker {
     return budget_.stages ? static_cast<size_t>(budget_.stages->stages) : 1;
   }
 
-  // How many parameters of each kind each stage holds, and in all.
+  // Counts the parameters of each kind, per stage and in total.
   void count_kinds() {
     counts_.assign(stage_count(), Counts(kinds()));
     all_counts_.assign(kinds(), 0);
@@ -235,7 +236,7 @@ class Maker {
       const TensorType& type = placement_of(kind).type;
       const bool trained = is_kind_trained(options_.state_specs, kind);
       if (!trained || is_trainable(type.dtype)) {
-        // Sums over the manifest, which fit 63 bits.
+        // These are sums over the manifest, so they fit 63 bits.
         Budget::Part& part = trained ? budget_.trained : budget_.frozen;
         part.parameters += all_counts_[kind];
         part.elements += all_counts_[kind] * type.elements();
@@ -264,7 +265,7 @@ class Maker {
     }
   }
 
-  // Gradients that replicas of the batch add up among themselves.
+  // Sums the gradients that data-parallel replicas reduce among themselves.
   void count_replicated() {
     const auto cuts_batch = [&](const AxisName& axis) {
       return is_gathered_for_use(axis, options_.state) &&
@@ -279,7 +280,7 @@ class Maker {
       if (entry.leaf.kind != StateKind::Gradient) continue;
       const PartitionSpec& spec = placement_of(entry.kind).spec;
       const auto& dims = spec.dims;
-      // Where ZeRO cuts them, nobody has them whole.
+      // If ZeRO shards them, no device holds them whole.
       const bool cut = entry.leaf.zero_ranks > 1 || entry.leaf.spec != spec ||
                        std::ranges::any_of(dims, [&](const AxisNames& axes) {
                          return std::ranges::any_of(axes, cuts_batch);
@@ -291,7 +292,8 @@ class Maker {
     }
   }
 
-  // What each unit takes as gathered, and the most of it at once per stage.
+  // Computes the gathered bytes of each layer group, and the most that each
+  // stage has gathered at a time.
   void gather() {
     std::vector<const StateLeaf*> parameter(kinds());
     for (const KindLeaf& entry : held_.leaves) {
@@ -341,7 +343,7 @@ class Maker {
     return forms;
   }
 
-  // What the layers of every stage keep: the KV cache, and recurrent states.
+  // Computes what the layers of every stage cache: KV and recurrent states.
   bool cache() {
     cache_.assign(stage_count(), 0);
     states_.assign(stage_count(), 0);
@@ -351,7 +353,7 @@ class Maker {
     for (size_t stage = 0; stage < stage_count(); ++stage) {
       std::vector<KvLayer> own = *layers;
       if (budget_.stages) {
-        // Those behind the last, as of a decoder behind its encoder, are on
+        // Layers beyond the last, such as a decoder's after its encoder, are on
         // the last stage.
         const auto [begin, end] = budget_.stages->ranges[stage];
         const bool last = stage + 1 == stage_count();
@@ -397,7 +399,7 @@ class Maker {
     return true;
   }
 
-  // Devices that differ: under `chunk`, and between stages.
+  // Finds the classes of devices: they differ by uneven shards and by stage.
   bool find_places() {
     Breakpoints breakpoints = held_.breakpoints;
     if (budget_.stages) {
@@ -428,7 +430,7 @@ class Maker {
                : 0;
   }
 
-  // What lies on top of the state.
+  // Adds the categories other than those of sharded state.
   void add_rest(size_t stage, Totals& bytes) const {
     for (const std::vector<StateLeaf>& of_group : counters_) {
       for (const StateLeaf& counter : of_group) {
@@ -471,7 +473,7 @@ class Maker {
     return totals;
   }
 
-  // Wherever they lie.
+  // Returns the bytes on the device and on the host together.
   static CategoryBytes all_bytes(const BudgetClass& of) {
     CategoryBytes all{};
     for (size_t i = 0; i < kCategories; ++i)
@@ -480,7 +482,7 @@ class Maker {
   }
 
   bool sum_classes() {
-    // Bytes by category -> stage -> devices.
+    // Bytes by category -> stage -> number of devices.
     std::map<CategoryBytes, std::map<int64_t, int64_t>> alike;
     for (size_t c = 0; c < places_.size(); ++c) {
       const CoordinateClass& place = places_[c];
@@ -527,7 +529,7 @@ class Maker {
     budget_.classes.push_back(std::move(entry));
   }
 
-  // "stage 0: embedding, layers 0-9", "stages 1-6: 10 layers each"
+  // Returns "stage 0: embedding, layers 0-9" or "stages 1-6: 10 layers each".
   std::string class_label(const std::map<int64_t, int64_t>& stages) const {
     const int64_t first = stages.begin()->first;
     const int64_t last = stages.rbegin()->first;
@@ -546,7 +548,8 @@ class Maker {
            (end - begin == 1 ? " layer each" : " layers each");
   }
 
-  // Devices that hold each part of a kind's leaf, summed over its parameters.
+  // Returns the number of devices that hold each part of a kind's leaf, summed
+  // over its parameters.
   Int128 copies_of(const KindLeaf& entry) const {
     const Int128 replicas = entry.leaf.replicas;
     if (!budget_.stages || cut_by_axis_[entry.kind]) {
@@ -557,7 +560,7 @@ class Maker {
     return replicas / budget_.stages->stages * held;
   }
 
-  // What the fullest device holds of each role, and all devices.
+  // Computes the bytes per role on the fullest device and over all devices.
   void sum_leaves() {
     for (size_t sum = 0; sum < by_class_.of_sum.size(); ++sum) {
       budget_.leaves[sum].padding += by_class_.of_sum[sum];
@@ -602,7 +605,7 @@ class Maker {
             static_cast<Int128>(counter.bytes_per_device) * mesh_.devices();
       }
     }
-    // What is frozen stands behind the groups.
+    // Frozen parameters come after the groups.
     std::ranges::stable_sort(
         budget_.leaves, [](const LeafSum& a, const LeafSum& b) {
           return a.group.value_or(SIZE_MAX) < b.group.value_or(SIZE_MAX);
@@ -634,8 +637,8 @@ class Maker {
   std::vector<int64_t> states_;   // per stage, recurrent
   std::vector<CoordinateClass> places_;
   HeldByClass by_class_;
-  // Of devices that hold as much of everything: where one of the first stage
-  // is.
+  // For the devices with these bytes per category, the coordinates of one on
+  // the lowest stage.
   std::map<CategoryBytes, std::vector<int64_t>> first_of_;
 };
 

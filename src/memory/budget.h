@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Budget: everything that a device must hold under a plan, category by
-// category, against what the device has.
+// Budget: everything that a device must hold under a plan, by category,
+// compared with the capacity of the device.
 //
-// Devices that hold the same form one class; classes differ between pipeline
-// stages and, under `chunk`, between uneven shards. The fullest class leads,
-// and decides whether the plan fits.
-// Identity, per category of state: bytes over all devices = replicas x logical
-// bytes + padding. What exists for a while only (gathered layers) or follows no
-// plan (cache, fragmentation, reserve) counts as it is stored.
+// Devices that hold the same bytes form one class; classes differ between
+// pipeline stages and, under Cut::Chunked, between uneven shards. The fullest
+// class comes first and decides whether the plan fits.
+//
+// Identity, per category of state and for the KV cache: bytes over all devices
+// = replicas x logical bytes + padding. All other categories count as they are
+// stored, without padding.
 #pragma once
 
 #include <array>
@@ -33,7 +34,7 @@ enum class Category : uint8_t {
   Gradients,
   MasterWeights,
   OptimizerState,
-  GatheredLayer,  // the largest layer, as gathered for use (FSDP)
+  GatheredLayer,  // the largest layer, gathered for use (FSDP)
   KvCache,
   RecurrentState,
   Fragmentation,
@@ -44,22 +45,22 @@ std::string_view category_name(Category category);   // "master_weights"
 std::string_view category_title(Category category);  // "master weights"
 using CategoryBytes = std::array<int64_t, kCategories>;
 
-// What a device offers, in bytes.
+// The memory capacity of a device, in bytes.
 struct DeviceLimit {
   std::string name;     // "h100-sxm", "--memory"
-  int64_t nominal = 0;  // as sold
+  int64_t nominal = 0;  // advertised
   int64_t usable = 0;   // what a program can allocate
-  // Nobody has seen what is usable: it is taken to be all, or worked out.
+  // `usable` was never measured: it is assumed to be all, or computed.
   bool usable_is_estimated = false;
-  std::string vendor = {};  // "NVIDIA"; "" where no profile says it
-  // What the cards of each stage can allocate, if they differ; `usable` is the
-  // largest. The difference to it counts as the reserve of a stage. Empty: all
-  // cards are alike.
+  std::string vendor = {};  // "NVIDIA"; "" if no profile gives it
+  // The bytes that the cards of each stage can allocate, if they differ;
+  // `usable` is then the largest. The shortfall from it counts as the reserve
+  // of a stage. Empty: all cards are alike.
   std::vector<int64_t> of_stages = {};
   CardGeneration generation = CardGeneration::Unknown;
 };
-// "stage 0 has 16.0 GiB, stage 1 has 32.0 GiB: what one has less than 32.0 GiB
-// counts as reserve"; empty where all are alike.
+// Returns "stage 0 has 16.0 GiB, stage 1 has 32.0 GiB: any shortfall from 32.0
+// GiB counts as reserve"; empty if all stages are alike.
 std::string stage_limits_text(const DeviceLimit& limit);
 
 struct BudgetOptions {
@@ -67,13 +68,14 @@ struct BudgetOptions {
   std::optional<KvRequest> kv;  // in prefill and decode
   KvSharding kv_sharding;       // its product divides the devices of a stage
   std::optional<Stages> stages;
-  int64_t live_layers = 1;   // gathered at once
-  int64_t reserve = 0;       // bytes kept free on each device
-  double fragmentation = 0;  // of everything but the reserve; in millionths
+  int64_t live_layers = 1;   // layers gathered at a time
+  int64_t reserve = 0;       // bytes left free on each device
+  double fragmentation = 0;  // fraction of all but the reserve, rounded to
+                             // millionths
   std::optional<DeviceLimit> limit;
-  // Kinds of parameters where rules of their own place optimizer leaves, or
-  // some are frozen; null: leaves follow the parameters, and all are trained.
-  // Must outlive the call.
+  // The kinds of parameters, if state rules place optimizer leaves, or some
+  // parameters are frozen or in groups. Null: leaves follow the parameters, and
+  // all are trained. Must outlive the call.
   const StateSpecs* state_specs = nullptr;
 };
 
@@ -87,7 +89,7 @@ struct BudgetClass {
   int64_t total = 0;                 // of `bytes`
   int64_t host = 0;                  // of `on_host`
 
-  // Wherever it lies.
+  // Returns the bytes on the device and on the host.
   int64_t held(Category category) const {
     const auto i = static_cast<size_t>(category);
     return bytes[i] + on_host[i];
@@ -101,38 +103,40 @@ struct CategoryTotal {
   Int128 padding = 0;        // on_devices - with_replicas
 };
 
-// Units of layers that are alike: what one takes on a device.
+// Layer groups of one form, and the bytes of one of them on a device.
 struct GatheredClass {
   std::string label;  // "model/layers/*"
   int64_t groups = 0;
   int64_t sharded = 0;   // bytes as stored
-  int64_t gathered = 0;  // bytes of the copy for use; 0: used where it is
+  int64_t gathered = 0;  // bytes of the copy for use; 0: no copy is needed
 };
 
 struct Budget {
   std::vector<BudgetClass> classes;  // fullest first
   std::array<CategoryTotal, kCategories> totals{};
   std::optional<DeviceLimit> limit;
-  // usable - the fullest class's total; negative when it does not fit. 0
-  // without a limit.
+  // usable - the fullest class's total; negative if it does not fit. 0 without
+  // a limit.
   int64_t headroom = 0;
 
   std::vector<LeafSum> leaves;
   std::vector<GatheredClass> gathered;
   std::optional<StagePlan> stages;
   std::vector<std::string> stage_labels;  // per stage
-  // Parameters with gradient and state of a group: of rank 2, and others.
+  // Parameters of a group with gradients and optimizer state: those of rank 2,
+  // and others.
   struct TrainedGroup {
     int64_t matrices = 0;
     int64_t others = 0;
     int64_t elements = 0;
   };
-  std::vector<TrainedGroup> groups;  // by number
-  // Those that no optimizer trains, for their dtype; and those that are
-  // frozen, whatever their dtype.
+  std::vector<TrainedGroup> groups;  // by group number
+  // Parameters that no optimizer can train because of their dtype, and their
+  // bytes.
   int64_t untrained = 0;
   int64_t untrained_bytes = 0;
-  // With elements and bytes, each counted once, as the model has them.
+  // Counts of parameters, elements and bytes, each once, as in the model:
+  // trained parameters, and frozen ones of any dtype.
   struct Part {
     int64_t parameters = 0;
     int64_t elements = 0;
@@ -140,24 +144,24 @@ struct Budget {
   };
   Part trained;
   Part frozen;
-  // Bytes of gradients on a device: of those that no axis of the batch cuts,
-  // and no ZeRO, though the mesh has one, and of all.
+  // Bytes of gradients on a device. Replicated are those that neither ZeRO nor
+  // an axis of the batch shards, although the mesh has such an axis.
   Int128 replicated_gradients = 0;
   Int128 all_gradients = 0;
 
   bool fits() const { return !limit || headroom >= 0; }
 };
 
-// Empty, with the reason reported, when something is not known (no facts for
-// the KV cache, stages without layers) or exceeds 63 bits. Whether the plan
-// fits is not reported here (findings/memory_findings.cc).
+// Returns the budget. Returns no value, and reports the reason, if facts are
+// missing (for the KV cache, or the layers of stages) or a sum exceeds 63 bits.
+// Whether the plan fits is not reported here (findings/memory_findings.cc).
 std::optional<Budget> make_budget(const Manifest& manifest, const Plan& plan,
                                   const BudgetOptions& options,
                                   Diagnostics& diags);
 
-// The same where the layers are known already: those of the plan's
-// `placement_of`, or of `options.state_specs`. Costs as much as there are
-// placements and units, not parameters.
+// The same with known layers: `groups` are the layer groups by the plan's
+// `placement_of`, or by that of `options.state_specs`. The cost is proportional
+// to the numbers of placements and groups, not of parameters.
 std::optional<Budget> make_budget(const Manifest& manifest, const Plan& plan,
                                   const LayerGroups& groups,
                                   const BudgetOptions& options,

@@ -34,23 +34,24 @@ constexpr std::array<std::string_view, kDegrees> kDegreeNames = {
     "tensor-parallel", "sequence-parallel", "Ulysses",
     "stages",          "chunks per stage",  "groups of"};
 
-// Whether a count that does not divide by the product will do nevertheless.
+// Returns whether a count that is not divisible by the product is accepted
+// anyway.
 using Enough = bool (*)(int64_t count, int64_t product,
                         const Divisions& divisions);
 
 struct DivisionRule {
-  std::string_view framework;  // "" where every one does
+  std::string_view framework;  // "": every framework
   Divided what = Divided::Batch;
-  std::vector<Degree> by;  // it divides by their product
+  std::vector<Degree> by;  // degrees whose product must divide the count
   std::string_view source;
-  // The rule holds where this degree is more than 1 alone; none: always.
+  // The rule applies only if this degree exceeds 1; no value: always.
   std::optional<Degree> with = std::nullopt;
-  int64_t factor = 1;         // of the product
-  Enough enough = nullptr;    // null: none will
-  std::string_view but = {};  // a framework for which it does not hold
+  int64_t factor = 1;         // multiplies the product
+  Enough enough = nullptr;    // null: never
+  std::string_view but = {};  // a framework to which it does not apply
 };
 
-// The code in which frameworks refuse a count that does not divide.
+// The code in which frameworks refuse a count that is not divisible.
 constexpr const char* kBatch =
     "Megatron-core, num_microbatches_calculator.py; torchtitan, train.py; "
     "JAX, pjit_check_aval_sharding";
@@ -77,21 +78,21 @@ int64_t degree_at(const Divisions& divisions, Degree of) {
   return divisions.degrees[static_cast<size_t>(of)];
 }
 
-// Several ranks have a copy each.
+// Several ranks hold a copy of each.
 bool has_copies(int64_t count, int64_t product, const Divisions&) {
   return product % count == 0;
 }
 
-// Every rank has a copy.
+// Every rank holds a copy.
 bool is_one(int64_t count, int64_t, const Divisions&) { return count == 1; }
 
-// The last group is smaller, but as large as there are stages.
+// The last group may be smaller, but not smaller than the number of stages.
 bool ends_in_group(int64_t count, int64_t product, const Divisions& divisions) {
   return count > product &&
          count % product >= degree_at(divisions, Degree::Stages);
 }
 
-// Rounds may be longer than there are stages, if all are as long.
+// Rounds may have more micro-batches than there are stages if all are equal.
 bool has_equal_rounds(int64_t count, int64_t product, const Divisions&) {
   return count % std::max<int64_t>(count / product, 1) == 0;
 }
@@ -104,8 +105,8 @@ const std::vector<DivisionRule>& division_rules() {
   using D = Divided;
   using P = Degree;
   static const std::vector<DivisionRule> kRules = {
-      // Whatever runs it: arrays are cut evenly over devices, and every rank
-      // has as many micro-batches.
+      // These apply to every framework: arrays are sharded evenly over devices,
+      // and every rank has the same number of micro-batches.
       {"", D::Batch, {P::Data, P::Microbatches}, kBatch},
       {"", D::Tokens, {P::Context, P::Ulysses, P::Sequence}, kTokens},
       {"", D::Heads, {P::Ulysses, P::Tensor}, kUlysses, P::Ulysses},
@@ -140,8 +141,8 @@ const std::vector<DivisionRule>& division_rules() {
        1,
        nullptr,
        "torch"},
-      // Causal attention is balanced: a rank of context parallelism has a piece
-      // from the front of a sequence and one from its back.
+      // Causal attention is balanced: each rank of context parallelism has a
+      // piece from the front of a sequence and one from its back.
       {"megatron", D::Tokens, {P::Context}, kArguments, P::Context, 2},
       {"torch", D::Tokens, {P::Context, P::Sequence}, kTitan, P::Context, 2},
       {"megatron", D::StateHeads, {P::Tensor, P::Context}, kContext},
@@ -158,7 +159,7 @@ const std::vector<DivisionRule>& division_rules() {
   return kRules;
 }
 
-// "data-parallel 8 x micro-batches 4", "2 x context-parallel 4"
+// Returns "data-parallel 8 x micro-batches 4" or "2 x context-parallel 4".
 std::string product_text(const DivisionRule& rule, const Divisions& divisions) {
   std::string text = rule.factor > 1 ? count_text(rule.factor) : "";
   for (const Degree of : rule.by) {
@@ -239,7 +240,7 @@ void count_stage_layers(const std::vector<int64_t>& layers, int64_t chunks,
 std::vector<DivisionProblem> division_problems(const Divisions& divisions,
                                                std::string_view framework) {
   std::vector<DivisionProblem> found;
-  // What the framework itself says is more exact than what all do.
+  // A framework's own rules are more exact than the general ones.
   for (const bool own : {true, false}) {
     for (const DivisionRule& rule : division_rules()) {
       if (rule.framework.empty() == own) continue;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What frameworks and engines refuse to run because it does not divide: one
-// row each, with where its code says so.
+// Divisions: configurations that frameworks and engines refuse to run because a
+// count is not divisible by degrees of parallelism. There is one rule per
+// count, with the code that refuses it.
 #pragma once
 
 #include <array>
@@ -13,36 +14,37 @@
 
 namespace shardplan {
 
-// What is cut.
+// The count that is divided.
 enum class Divided : uint8_t {
   Batch,   // sequences of a step
   Tokens,  // of a sequence
   Heads,
   KvHeads,
   StateHeads,   // of a Mamba 2 mixer
-  StateGroups,  // that share its projections B and C
+  StateGroups,  // groups of heads that share projections B and C
   // The next three belong to interleaved pipelines.
   Microbatches,
-  Group,        // of micro-batches that a chunk runs after one another
-  StageLayers,  // of a stage, as its chunks share them
+  Group,        // micro-batches that a chunk runs consecutively
+  StageLayers,  // layers of a stage, divided among its chunks
 };
 inline constexpr size_t kDivided = 9;
 
-// Degrees of parallelism, each 1 where there is none.
+// The degrees of parallelism that divide a count, each 1 if not used.
 enum class Degree : uint8_t {
   Data,
   Microbatches,
-  Context,   // tokens of a sequence, in attention too
+  Context,   // tokens of a sequence, including in attention
   Tensor,    // heads and widths
-  Sequence,  // tensor-parallel ranks that cut tokens outside of attention
-  Ulysses,   // tokens that attention exchanges for heads
+  Sequence,  // tensor-parallel ranks that shard tokens outside attention
+  Ulysses,   // tokens, which attention exchanges for heads
   Stages,
-  Chunks,  // of layers, of a stage
-  Group,   // of micro-batches that a chunk runs after one another
+  Chunks,  // groups of layers on one stage
+  Group,   // micro-batches that a chunk runs consecutively
 };
 inline constexpr size_t kDegrees = 9;
 
-// What a rule is held against. 0: the model has none, or it is not known.
+// The values that rules compare. A count of 0: the model has none, or it is not
+// known.
 struct Divisions {
   std::array<int64_t, kDivided> counts{};
   std::array<int64_t, kDegrees> degrees = {1, 1, 1, 1, 1, 1, 1, 1, 1};
@@ -54,24 +56,25 @@ struct Divisions {
 // The label of the groups that heads of a Mamba 2 mixer share, as a part of a
 // dimension.
 inline constexpr std::string_view kStateGroups = "groups";
-// Sets what the labels of an architecture say of heads and groups of mixers; of
-// layers that differ the smallest.
+// Sets the heads and groups of mixers from the labels of an architecture; if
+// layers differ, to the smallest counts.
 void count_states(const Manifest& manifest, Divisions& divisions);
-// Sets the layers of the first stage that its chunks cannot share, if there is
-// one: evenly, or, where somebody named the layers of each stage, so that no
-// chunk is empty. An embedding before the first layer and a head after the last
-// may count as one.
+// Sets the layer count of the first stage whose chunks cannot share its layers,
+// if there is one. Chunks must share them evenly or, if the layers of each
+// stage are `named` by the user, such that no chunk is empty. An embedding
+// before the first layer and a head after the last may each count as a layer.
 void count_stage_layers(const std::vector<int64_t>& layers, int64_t chunks,
                         bool named, Divisions& divisions);
 
 struct DivisionProblem {
-  std::string text;     // "8 state groups are not divisible by 16 (tensor 16)"
+  std::string text;     // "8 Mamba groups are not divisible by 16
+                        // (tensor-parallel 16)"
   std::string source;   // "Megatron-core, mamba_mixer.py"
   int64_t nearest = 0;  // the next larger count that divides
   Divided what = Divided::Batch;
 };
-// Of the rules that hold for every framework, and of those of the named one; of
-// one quantity at most one.
+// Returns the problems by the rules for every framework and by those of the
+// named one; at most one problem per quantity.
 std::vector<DivisionProblem> division_problems(const Divisions& divisions,
                                                std::string_view framework);
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fit: whether what was asked for fits the memory of a device.
+// Fit: whether a configuration fits the memory of a device.
 //
-// What is needed is known as a range. It fits where the upper end does, does
-// not fit where the lower end exceeds the memory, and may fit in between. Every
-// command that answers the question asks fit_of() (evaluate/fit.h).
+// The needed memory is a range. The configuration fits if the upper end fits,
+// does not fit if the lower end exceeds the memory, and may fit in between.
+// Every command that answers this question calls fit_of() (evaluate/fit.h).
 // Units: bytes of the fullest device.
 #pragma once
 
@@ -17,16 +17,16 @@ namespace shardplan {
 
 struct Fit {
   int64_t needed = 0;               // the upper end
-  std::optional<int64_t> usable;    // empty: no limit is known
-  std::optional<bool> fits;         // empty: without a limit, or it may fit
-  std::optional<int64_t> headroom;  // usable - needed; >= 0 where it fits
+  std::optional<int64_t> usable;    // no value: no limit is known
+  std::optional<bool> fits;         // no value: no limit, or it may fit
+  std::optional<int64_t> headroom;  // usable - needed; >= 0 if it fits
 
-  // True where it fits, or where no limit is known.
+  // Returns true if it fits, or if no limit is known.
   bool surely() const { return !usable || fits.value_or(false); }
   bool perhaps() const { return usable && !fits; }
 };
 
-// The same with a change, judged again.
+// The fit after a change to the configuration.
 struct TriedChange {
   std::string flags;  // "--zero 2"
   int64_t lower = 0;

@@ -20,10 +20,10 @@
 namespace shardplan {
 namespace {
 
-// More layers than any model has; each takes an entry.
+// This is more layers than any model has; each has an entry.
 constexpr int64_t kMaxLayers = 100'000;
 
-// The width of a key and a value together.
+// Returns the width of a key and a value together.
 std::optional<int64_t> width_of(const Facts& facts) {
   if (!facts.head_dim) return std::nullopt;
   return checked_add(*facts.head_dim,
@@ -37,15 +37,15 @@ std::optional<int64_t> layer_bytes(const KvLayer& layer,
                   layer.dtype.value_or(request.dtype));
 }
 
-// How many tokens of a sequence there are, in all and before a window cuts, or
-// entries that they became.
+// Returns the number of tokens of a sequence before a window applies, or of the
+// entries that they form.
 int64_t tokens_of(const KvLayer& layer, const KvRequest& request) {
   if (layer.recurrent) return 1;
   if (layer.source == kSourceTokens) return request.source;
   return layer.source > 0 ? layer.source : request.seq / layer.every;
 }
 
-// Bytes of all layers of one kind; the number of layers is small.
+// Returns the bytes of all layers of one kind.
 std::optional<int64_t> bytes_of_kind(const KvKind& kind,
                                      const KvSharding& sharding,
                                      const KvRequest& request) {
@@ -54,7 +54,7 @@ std::optional<int64_t> bytes_of_kind(const KvKind& kind,
   return checked_mul(*bytes, kind.layers);
 }
 
-// What one layer holds more while all tokens are there.
+// Returns how many more bytes a layer holds while no window applies.
 std::optional<int64_t> uncut_bytes(const KvLayer& layer,
                                    const KvSharding& sharding,
                                    const KvRequest& request) {
@@ -71,7 +71,7 @@ struct AtWork {
   int64_t bytes = 0;  // beyond its cache
 };
 
-// The sliding layer that holds most during prefill.
+// Returns the sliding layer that holds the most during prefill.
 std::optional<AtWork> layer_at_work(const std::vector<KvKind>& kinds,
                                     const KvSharding& sharding,
                                     const KvRequest& request) {
@@ -100,8 +100,8 @@ std::optional<int64_t> bytes_of_kinds(const std::vector<KvKind>& kinds,
   return total;
 }
 
-// The bytes of one layer without any rounding or copy.
-// REQUIRES: what one device holds of it fits 63 bits, so this fits 127.
+// Returns the bytes of one layer without rounding or copies. REQUIRES: the
+// bytes of it on one device fit 63 bits, so the result fits 127.
 Int128 cache_bytes(const KvLayer& layer, const KvRequest& request) {
   const int64_t all = tokens_of(layer, request);
   const int64_t tokens = layer.window > 0 ? std::min(layer.window, all) : all;
@@ -120,7 +120,8 @@ std::string unknown_layers(const LayerStates& state) {
   return unknown > 0 ? "the state of " + plural(unknown, "layer") : "";
 }
 
-// Keys and values by one name, "kv", are what a KV cache has.
+// Converts a cached tensor of the facts. Names other than those of a KV cache
+// proper, "kv" and "latent", are preserved.
 KvLayer kept_layer(const KeptTensor& kept) {
   KvLayer layer;
   (kept.heads > 0 ? layer.width : layer.latent) = kept.width;
@@ -361,8 +362,8 @@ void report_unknown(const AxisName& axis, std::string_view flag,
   }
 }
 
-// Whether the axes asked for exist, each asked for once; reports all that is
-// wrong.
+// Returns whether the requested axes exist and each is requested once; reports
+// every problem.
 bool check_asked(const Plan& plan, const KvAxesAsked& asked,
                  Diagnostics& diags) {
   const std::array<std::pair<std::string_view, const AxisNames*>, 3> lists = {
@@ -394,8 +395,9 @@ bool check_asked(const Plan& plan, const KvAxesAsked& asked,
   return good;
 }
 
-// The axes of the projections, of the one that is cut least where they
-// differ: too large a cache rather than too small a one.
+// Returns the axes that shard the projections. If they differ, uses those of
+// the least sharded projection, which may overestimate the cache but never
+// underestimates it.
 AxisNames least_axes(const Manifest& manifest,
                      const std::vector<KeyProjection>& projections,
                      const Plan& plan, std::string_view what,
@@ -447,8 +449,9 @@ AxisNames axes_of_states(const Manifest& manifest,
                     from);
 }
 
-// The matrices of modules that keep something `per` token or sequence, with the
-// dimension that the architecture labels as the parts of what is kept.
+// Returns the matrices of modules that cache something per token or per
+// sequence, with the dimension that the architecture labels as the parts of the
+// cache.
 std::vector<KeyProjection> kept_projections(const Manifest& manifest,
                                             KeptTensor::Per per) {
   std::set<std::pair<std::string_view, std::string_view>> parts;
@@ -456,7 +459,7 @@ std::vector<KeyProjection> kept_projections(const Manifest& manifest,
     for (const KeptTensor& kept : kind.kept) {
       if (kept.label.empty() || kept.per != per) continue;
       parts.emplace(kept.module, kept.label);
-      // Where every head has keys of its own, matrices consist of heads.
+      // If every head has its own keys, the matrices consist of heads.
       if (kept.label == kKvHeadsLabel) parts.emplace(kept.module, kHeadsLabel);
     }
   }
@@ -464,7 +467,8 @@ std::vector<KeyProjection> kept_projections(const Manifest& manifest,
   if (parts.empty() || manifest.kinds == nullptr) return found;
   for (size_t i = 0; i < manifest.size(); ++i) {
     const Shape& shape = manifest.type(i).shape;
-    // Small ones are often whole where what they scale is cut.
+    // Vectors are often replicated although the matrices that they scale are
+    // sharded.
     if (shape.size() < 2) continue;
     const std::string name = folded_name(manifest.name(i));
     const auto kind = manifest.kinds->find({name, shape});
@@ -475,8 +479,9 @@ std::vector<KeyProjection> kept_projections(const Manifest& manifest,
         const auto is_kept = [&](std::string_view label) {
           return parts.contains({module, label});
         };
-        // Queries, keys and values side by side; what convolutions keep has
-        // parts that are whole where the layer's heads are cut.
+        // The parts are queries, keys and values side by side. For states this
+        // does not apply: the parts of a convolution's state are whole where
+        // the layer's heads are sharded.
         const bool in_parts =
             per == KeptTensor::Per::Token &&
             std::ranges::any_of(each.parts, [&](const DimPart& part) {
@@ -509,10 +514,10 @@ std::vector<KeyProjection> key_projections(const Manifest& manifest) {
     for (const Unit& unit : units_of(name, manifest.type(i), manifest.facts)) {
       if (unit.kind != UnitKind::KvHead) continue;
       found.push_back({i, unit.dim});
-      break;  // a dimension within a head follows
+      break;  // the next one is a dimension within a head
     }
   }
-  // By other names, as the architecture labels them.
+  // No module has a known name, so the labels of the architecture are used.
   return found.empty() ? kept_projections(manifest, KeptTensor::Per::Token)
                        : found;
 }
@@ -551,7 +556,8 @@ std::optional<KvAxes> kv_axes(const Manifest& manifest,
   for (AxisNames* names :
        {&axes.heads, &axes.batch, &axes.sequence, &axes.states}) {
     erase_if(*names, [&](const AxisName& axis) {
-      // Views are for parameters: sequences are dealt out over the mesh.
+      // Views are for parameters; sequences are sharded over the mesh's own
+      // axes.
       return plan.mesh.size_of(axis) == 1 || !plan.mesh.has({}, axis);
     });
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each optimizer keeps: of a parameter, and beside all of them.
+// Optimizer roles: the leaves that each optimizer stores, per parameter and in
+// total.
 #include <algorithm>
 #include <array>
 #include <numeric>
@@ -15,12 +16,12 @@
 namespace shardplan {
 namespace {
 
-// optax's adafactor factors from this size on.
+// optax's adafactor factors dimensions of at least this size.
 constexpr int64_t kLeastFactored = 128;
 
-// bitsandbytes 0.50, optim/optimizer.py: moments of fewer numbers stay in
-// float32 (min_8bit_size); a block of 8-bit ones has one scale, and 256 values
-// that they stand for.
+// bitsandbytes 0.50, optim/optimizer.py: moments of fewer elements stay in
+// float32 (min_8bit_size). A block of 8-bit codes has one scale, and the codes
+// index a table of 256 values.
 constexpr int64_t kLeast8bit = 4096;
 constexpr int64_t kBlock8bit = 256;
 constexpr int64_t kValues8bit = 256;
@@ -45,8 +46,8 @@ constexpr std::array<TrainerName, 12> kTrainerNames = {
      {"lion_32bit", Optimizer::Lion},
      {"paged_lion_32bit", Optimizer::Lion, true}}};
 
-// The second largest and the largest dimension, as numpy.argsort orders them
-// (stable, so of equal ones the later counts as larger).
+// Returns the second largest and the largest dimension, in the order of
+// numpy.argsort (stable, so the later of two equal ones counts as larger).
 std::optional<std::pair<size_t, size_t>> factored_dims(const Shape& shape) {
   if (shape.size() < 2) return std::nullopt;
   std::vector<size_t> order(shape.size());
@@ -71,16 +72,16 @@ std::vector<RoleType> roles_of_8bit(const Shape& shape) {
           {"nu_absmax", scales, -1, false, true}};
 }
 
-// torchao 0.18, optim/subclass_*.py: a state is quantised where the rank's own
-// shard has at least as many numbers and whole blocks; else it is as the
-// parameter. Each quantised state has its own table of values.
+// torchao 0.18, optim/subclass_*.py: a state is quantized if the rank's own
+// shard has at least kLeastTorchao elements and whole blocks; otherwise it has
+// the type of the parameter. Each quantized state has its own table of values.
 constexpr int64_t kLeastTorchao = 4096;
 struct TorchaoStates {
   Optimizer optimizer;
   DType codes;
-  int64_t packed;  // numbers in a code
+  int64_t packed;  // elements per code
   int64_t block;
-  int64_t values;  // 0: the codes are floats
+  int64_t values;  // size of the table; 0: the codes are floats
 };
 constexpr std::array<TorchaoStates, 3> kTorchao = {
     {{Optimizer::TorchaoAdamW8bit, DType::U8, 1, 256, 256},
@@ -206,11 +207,11 @@ std::vector<StateLeaf> optimizer_counters(const Mesh& mesh,
     case Optimizer::None:
     case Optimizer::Sgd:
     case Optimizer::SgdMomentum:
-    case Optimizer::TorchaoAdamW8bit:  // steps are counted in host memory
+    case Optimizer::TorchaoAdamW8bit:  // counts steps in host memory
     case Optimizer::TorchaoAdamW4bit:
     case Optimizer::TorchaoAdamWFp8:
       break;
-    case Optimizer::AdamW8bit:  // it counts steps in Python
+    case Optimizer::AdamW8bit:  // counts steps in Python
       add("qmap", {DType::F32, {kValues8bit}});
       add("qmap", {DType::F32, {kValues8bit}});
       break;
@@ -219,7 +220,7 @@ std::vector<StateLeaf> optimizer_counters(const Mesh& mesh,
     case Optimizer::Adafactor:
       add("count", {DType::I32, {}});
       break;
-    case Optimizer::Muon:  // beside it adamw, for other ranks than 2
+    case Optimizer::Muon:  // uses adamw in addition, for other ranks than 2
       add("count", {DType::I32, {}});
       add("count", {DType::I32, {}});
       add("ns_coeffs", {DType::F32, {3}});

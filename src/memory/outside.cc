@@ -5,7 +5,8 @@ namespace shardplan {
 namespace {
 
 constexpr int64_t kMiB = int64_t{1} << 20;
-// The most that a log shows for one device, and for what a second one adds.
+// The most that a log shows, for one device and for the increase by a second
+// one.
 constexpr int64_t kMostSeen = 1833 * kMiB;
 
 int64_t usual_connections(int64_t devices) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a process has of a GPU outside of its allocator, as ranges of what logs
-// and issues show, each with where it was read. lower <= estimate <= upper.
+// Memory outside the allocator: what else a process uses of a GPU, as ranges
+// taken from logs and issues, each with its source. lower <= estimate <= upper.
 // Units: bytes.
 #pragma once
 
@@ -16,15 +16,15 @@ struct OutsideRange {
   std::string source;
 };
 
-// The CUDA context, and libraries.
+// Returns the memory of the CUDA context and of libraries.
 OutsideRange context_range();
 
-// NCCL's buffers of the first group of so many devices that exchange anything.
-// REQUIRES: devices > 1.
+// Returns NCCL's buffers of the first group of `devices` devices that
+// communicates. REQUIRES: devices > 1.
 OutsideRange connections_range(int64_t devices);
 
-// Of one more group, which may share those of the first; of one that sends from
-// all to all, as experts do.
+// Returns the buffers of one more group, which may share those of the first.
+// `all_to_all`: the group sends from all to all, as experts do.
 OutsideRange further_connections_range(int64_t devices, bool all_to_all);
 
 }  // namespace shardplan

@@ -39,20 +39,21 @@ bool any_is(const std::vector<std::string_view>& parts,
       parts, [&](std::string_view part) { return contains(words, part); });
 }
 
-// Output projections onto the vocabulary: Hugging Face, Flax, MaxText,
+// Names of output projections onto the vocabulary: Hugging Face, Flax, MaxText,
 // torchtitan, GPT-NeoX, Megatron.
 constexpr std::array<std::string_view, 7> kHeads = {
     "lm_head", "output",       "embed_out", "logits_dense",
     "head",    "output_layer", "unembed"};
-// GPT-2 and GGUF spell "embed" nowhere.
+// Embeddings of GPT-2 and GGUF, whose names do not contain "embed".
 constexpr std::array<std::string_view, 4> kTables = {"wte", "wpe", "token_embd",
                                                      "position_embd"};
 
-// Words of embeddings that are not of tokens, and of what stands beside them.
+// Words in the names of embeddings that are not of tokens, and of modules
+// beside an embedding.
 constexpr std::array<std::string_view, 6> kOtherTables = {
     "wpe", "pos", "norm", "patch", "type", "rotary"};
 
-// Whether a unit that is an embedding is that of tokens.
+// Returns whether a group that is an embedding embeds tokens.
 bool is_token_table(std::string_view name) {
   return std::ranges::none_of(kOtherTables, [&](std::string_view word) {
     return contains(name, word);
@@ -72,7 +73,8 @@ GroupPlace place_of(const std::vector<std::string_view>& parts) {
   return GroupPlace::Unknown;
 }
 
-// The name up to the module that a parameter outside of layers belongs to.
+// Returns the name up to the module that a parameter outside the layers belongs
+// to.
 std::string_view module_name(std::string_view name) {
   const std::string_view module = split_name(name).module;
   if (module.empty()) return name;
@@ -80,13 +82,13 @@ std::string_view module_name(std::string_view name) {
       0, static_cast<size_t>(module.data() - name.data()) + module.size());
 }
 
-// Whether a unit called a head has a matrix of its own onto the vocabulary: a
-// bias, a norm and a square matrix of a module inside a head, in front of the
-// embedding (BERT's `lm_head.dense`), are none.
+// Returns whether a group called a head has its own matrix onto the vocabulary.
+// A bias, a norm, and a square matrix of a module inside a head before the
+// embedding (BERT's `lm_head.dense`) are no such matrix.
 bool projects(const Manifest& manifest, const LayerGroup& head) {
   const size_t last = head.name.find_last_of("./");
   const std::string_view module =
-      std::string_view(head.name).substr(last + 1);  // npos + 1: all of it
+      std::string_view(head.name).substr(last + 1);  // npos + 1: the whole name
   const bool is_head = contains(kHeads, module);
   for (size_t i = 0; i < manifest.size(); ++i) {
     const std::string_view name = manifest.name(i);
@@ -102,8 +104,8 @@ bool projects(const Manifest& manifest, const LayerGroup& head) {
   return false;
 }
 
-// Whether parameters of layers that predict further tokens embed these with the
-// model's table: Megatron's `mtp.layers.0`, Qwen3-Next's.
+// Returns whether there are layers that predict further tokens (Megatron's
+// `mtp.layers.0`, Qwen3-Next's) and no embedding of their own.
 bool embeds_further_tokens(const Manifest& manifest) {
   bool any = false;
   for (size_t i = 0; i < manifest.size(); ++i) {
@@ -154,7 +156,8 @@ class UnitCollector {
     if (!numbered) hints_ = layout_hints(manifest_);
   }
 
-  // How the layers of a tensor without a number are stacked, if they are.
+  // Returns how the layers of a tensor without a number are stacked, if they
+  // are.
   std::optional<StackedLayers> stacking_of(std::string_view stack) const {
     const auto evidence = hints_.stacks.find(stack);
     if (stack.empty() || evidence == hints_.stacks.end()) return std::nullopt;
@@ -164,7 +167,7 @@ class UnitCollector {
   void add(size_t parameter) {
     const std::string_view name = manifest_.name(parameter);
     const auto& [stack, number, end] = layers_.of[parameter];
-    // Most names are of the same layer as the one before.
+    // Most names belong to the same layer as the name before.
     if (stack >= 0 && name.substr(0, end) == last_layer_) {
       ++members_[last_unit_].counts[kind_of_[parameter]];
       result_.group_of.push_back(static_cast<uint32_t>(last_unit_));
@@ -235,12 +238,12 @@ class UnitCollector {
   const Manifest& manifest_;
   std::span<const uint32_t> kind_of_;
   LayerGroups result_;
-  std::vector<Members> members_;  // per unit
+  std::vector<Members> members_;  // per group
   NumberedLayers layers_;
   std::unordered_map<std::string, size_t> group_of_;
   std::string_view last_layer_;
   size_t last_unit_ = 0;
-  LayoutHints hints_;  // only where layers may be stacked
+  LayoutHints hints_;  // only if layers may be stacked
 };
 
 }  // namespace
@@ -261,8 +264,8 @@ std::string stacks_text(const LayerGroups& groups) {
   return text.empty() ? "no name has a number" : text;
 }
 
-// The stack of layers that the pipeline splits. Where there are several, the
-// facts tell which.
+// Returns the stack of layers that the pipeline splits. If there are several,
+// the facts decide.
 std::optional<int64_t> main_stack(const Manifest& manifest,
                                   const LayerGroups& groups,
                                   Diagnostics& diags) {
@@ -292,7 +295,8 @@ std::optional<int64_t> main_stack(const Manifest& manifest,
   return fitting.front();
 }
 
-// The number of layers where they are stacked in single tensors.
+// Returns the number of layers that are stacked in single tensors, if there are
+// any. Sets `good` to false if a stack is not sharded over the axis.
 std::optional<int64_t> layers_in_stacks(const LayerGroups& groups,
                                         const std::vector<bool>& cut_by_axis,
                                         const Stages& stages, bool& good,
@@ -325,7 +329,7 @@ std::string sum_text(const std::vector<int64_t>& numbers) {
   });
 }
 
-// Layers per stage, checked.
+// Returns the layers per stage, after checking them.
 std::optional<std::vector<int64_t>> layer_counts(const Stages& stages,
                                                  int64_t count, int64_t layers,
                                                  Diagnostics& diags) {
@@ -360,7 +364,8 @@ std::optional<std::vector<int64_t>> layer_counts(const Stages& stages,
   return report;
 }
 
-// Ranks of the numbers of a stack's layers: 0, 1, .. whatever they begin with.
+// Returns the ranks of a stack's layers by number: 0, 1, .., even if the
+// numbers begin elsewhere.
 std::map<int64_t, int64_t> layer_ranks(const LayerGroups& groups,
                                        int64_t stack) {
   std::map<int64_t, int64_t> ranks;
@@ -392,7 +397,7 @@ void place_units(StagePlan& plan, const LayerGroups& groups, int64_t stack) {
   for (const LayerGroup& group : groups.groups) {
     std::vector<int64_t> on;
     if (groups.forms[group.form].is_stacked()) {
-      // Its spec cuts it.
+      // Its spec shards it.
     } else if (group.stack == stack && stack >= 0) {
       on = {stage_of_layer(plan, ranks.at(group.number))};
     } else if (group.place == GroupPlace::Embedding) {
@@ -410,7 +415,7 @@ void place_units(StagePlan& plan, const LayerGroups& groups, int64_t stack) {
   }
 }
 
-// Per placement: whether its spec names the axis.
+// Returns, per placement, whether its spec names the axis.
 std::vector<bool> cut_by(const Plan& plan, const AxisName& axis) {
   std::vector<bool> cut;
   for (const Placement& placement : plan.placements) {
@@ -482,7 +487,7 @@ std::optional<StagePlan> stages_of_plan(const Manifest& manifest,
 std::shared_ptr<const ParameterStages> parameter_stages(
     const Manifest& manifest, const Plan& plan, const LayerGroups& groups,
     const Stages& stages) {
-  Diagnostics known;  // whoever budgets the stages reports them
+  Diagnostics known;  // reported when the stages are budgeted
   const auto made = stages_of_plan(manifest, plan, groups, stages, known);
   if (!made) return nullptr;
   auto result = std::make_shared<ParameterStages>();

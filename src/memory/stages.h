@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layers: which parameters belong together, known by their names.
+// Stages: the groups of parameters (layers and other modules) of a model, and
+// the stages of a pipeline that hold them. Both are recognized by names.
 //
-// A group is what is gathered at once and lives on one pipeline stage: a layer
-// (the name up to and including its first number, `model/layers/7`), or a
-// module outside of layers (`lm_head`). Models that are scanned over layers
-// have one tensor for all of them instead, stacked along its first or second
-// dimension; those of one stack (`decoder/layers`) form one group.
-// Names are read once: what costs as much as there are groups or forms is left
-// for every budget.
+// A group is gathered as one and is on one pipeline stage: a layer (the name up
+// to and including its first number, `model/layers/7`), or a module outside the
+// layers (`lm_head`). Models that are scanned over layers have one tensor for
+// all layers instead, stacked along its first or second dimension; the tensors
+// of one stack (`decoder/layers`) form one group.
+//
+// Names are read once, so that each budget only costs as much as there are
+// groups or forms.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +29,8 @@
 
 namespace shardplan {
 
-// Groups of equal form hold equal kinds of parameters, equally often.
+// The form of a group. Groups of equal form have equal kinds of parameters in
+// equal numbers.
 struct GroupForm {
   struct Member {
     uint32_t kind = 0;
@@ -36,7 +39,8 @@ struct GroupForm {
     bool operator==(const Member&) const = default;
   };
   std::string label;     // "model/layers/*"
-  int stacked_dim = -1;  // of its tensors, along which layers are stacked
+  int stacked_dim = -1;  // dimension of its tensors that stacks layers; -1:
+                         // none
   int64_t layers = 1;    // in such a stack
   std::vector<Member> members;  // by kind
   int64_t groups = 0;
@@ -44,16 +48,16 @@ struct GroupForm {
   bool is_stacked() const { return stacked_dim >= 0; }
 };
 
-// Where a group outside of layers stands, by its name.
+// The position of a group outside the layers, by its name.
 enum class GroupPlace : uint8_t { Unknown, Embedding, Norm, Head };
 
 struct LayerGroup {
   std::string name;  // "model/layers/7"
   uint32_t form = 0;
-  int64_t stack = -1;   // which run of numbered layers; -1: none
+  int64_t stack = -1;   // index of its run of numbered layers; -1: none
   int64_t number = -1;  // in its stack
   GroupPlace place = GroupPlace::Unknown;
-  // The table of token embeddings, which a model without a head uses as one.
+  // The token embedding, which a model without a head also uses as its head.
   bool is_token_embedding = false;
   size_t first = 0;  // its first parameter
 };
@@ -64,74 +68,80 @@ struct LayerGroups {
   std::vector<LayerStack> stacks;
   std::vector<uint32_t> group_of;  // per parameter of the manifest
   bool has_head = false;  // with a matrix of its own onto the vocabulary
-  // Layers that predict further tokens embed these with the model's table.
+  // Whether layers that predict further tokens embed these with the model's
+  // token embedding.
   bool embeds_further_tokens = false;
 };
 
-// `kind_of` gives each parameter's kind: what must be equal for two to cost
-// the same, such as a plan's placement numbers. O(parameters).
+// Groups the parameters. `kind_of` gives each parameter's kind: parameters of
+// equal kind have equal cost, as those of one placement of a plan.
+// O(parameters).
 LayerGroups layer_groups(const Manifest& manifest,
                          std::span<const uint32_t> kind_of);
 
-// Stages: which layers, and what stands before and after them, live where on a
-// pipeline axis.
+// Placement on stages.
 //
-// Layers are split contiguously, as even as can be, the remainder to the first
-// stages. The embedding is on the first stage, the final norm and the head on
-// the last; a model without a matrix of its own onto the vocabulary uses the
-// embedding as one, so it is on both. It is on both as well where layers that
-// predict further tokens have no embedding of their own, since they embed these
-// tokens (Megatron-core, GPTModel: `mtp_process`). Other tensors outside of
-// layers go by their place in the manifest: those before the first layer to the
-// first stage, the others to the last. Layers beyond the number that the facts
-// say (multi-token prediction) are on the last stage, as in Megatron. A tensor
-// whose spec names the pipeline axis is cut over it as planned, and so on every
-// stage. Invariant: every parameter is on at least one stage.
+// Layers are split contiguously and as evenly as possible, with the remainder
+// on the first stages. The embedding is on the first stage; the final norm and
+// the head are on the last. A model without its own matrix onto the vocabulary
+// uses the embedding as head, so the embedding is on both stages. It is also on
+// both if layers that predict further tokens have no embedding of their own,
+// since they embed these tokens (Megatron-core, GPTModel: `mtp_process`). The
+// position in the manifest decides for other tensors outside the layers: those
+// before the first layer are on the first stage, the others on the last. Layers
+// beyond the number in the facts (multi-token prediction) are on the last
+// stage, as in Megatron. A tensor whose spec names the pipeline axis is sharded
+// over it as planned, so every stage has a part. Invariant: every parameter is
+// on at least one stage.
 
-// A pipeline over one mesh axis: whole layers, embedding first, head last.
+// A pipeline over one mesh axis.
 struct Stages {
   AxisName axis;
-  std::vector<int64_t> layers;  // per stage; empty: as even as can be
+  std::vector<int64_t> layers;  // per stage; empty: as even as possible
 };
 
 struct StagePlan {
-  size_t axis = 0;  // of the mesh
+  size_t axis = 0;  // index in all_axes() of the mesh
   int64_t stages = 1;
   int64_t layers = 0;
-  std::vector<std::pair<int64_t, int64_t>> ranges;  // of layers, [begin, end)
-  // Per group of LayerGroups: its stages, one or (a tied embedding) two; none
-  // for a group of stacked layers, which its spec must cut.
+  std::vector<std::pair<int64_t, int64_t>> ranges;  // layers of each stage,
+                                                    // [begin, end)
+  // Per group of LayerGroups, its stages: one, or two for a tied embedding;
+  // none for a group of stacked layers, which its spec must shard over the
+  // axis.
   std::vector<std::vector<int64_t>> stages_of;
-  std::string tied;          // the group that is on two stages; "" if none
-  bool has_head = false;     // then further tokens are what it is there for
-  int64_t extra_layers = 0;  // beyond the facts, on the last stage
-  bool uneven = false;       // layers do not divide by stages
-  bool named = false;        // somebody said how many layers each has
+  std::string tied;          // the group on two stages; "" if none
+  bool has_head = false;     // then the embedding is on both for further tokens
+  int64_t extra_layers = 0;  // beyond the facts' number; on the last stage
+  bool uneven = false;       // not `named`, and layers are not divisible by
+                             // stages
+  bool named = false;        // the user named the layers of each stage
 
   std::vector<int64_t> layers_of_stages() const;
 };
 
-// Empty, with the reason reported (SP010): no such axis, layers that are not
-// known, a sum of layers that is not the model's, more stages than layers.
-// `cut_by_axis[kind]`: its spec names the axis.
+// Returns the stages. Returns no value, and reports the reason (SP010), if
+// there is no such axis, the layers are unknown, the named layers do not add up
+// to the model's, or there are more stages than layers. `cut_by_axis[kind]`:
+// whether the spec of the kind names the axis.
 std::optional<StagePlan> plan_stages(const Manifest& manifest, const Mesh& mesh,
                                      const LayerGroups& groups,
                                      const std::vector<bool>& cut_by_axis,
                                      const Stages& stages, Diagnostics& diags);
 
-// The same under a plan, whose layers are `groups`.
+// The same for a plan, whose layer groups are `groups`.
 std::optional<StagePlan> stages_of_plan(const Manifest& manifest,
                                         const Plan& plan,
                                         const LayerGroups& groups,
                                         const Stages& stages,
                                         Diagnostics& diags);
-// The stages that hold each parameter under such a plan.
-// Null where plan_stages() refuses them.
+// Returns the stages that hold each parameter of a plan; null if plan_stages()
+// fails.
 std::shared_ptr<const ParameterStages> parameter_stages(
     const Manifest& manifest, const Plan& plan, const LayerGroups& groups,
     const Stages& stages);
 
-// "stage 0: embedding, layers 0-7"
+// Returns "stage 0: embedding, layers 0-7".
 std::string stage_label(const StagePlan& plan, const LayerGroups& groups,
                         int64_t stage);
 

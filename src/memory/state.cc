@@ -40,7 +40,8 @@ std::optional<T> find(const std::array<std::string_view, N>& names,
   return static_cast<T>(found - names.begin());
 }
 
-// The parameter's spec for a leaf that lacks one of its dimensions.
+// Returns a leaf's spec, derived from its parameter's: without the dimension
+// that the leaf lacks; for numbers per block, all axes on one dimension.
 PartitionSpec spec_for(const RoleType& role, PartitionSpec spec) {
   if (role.placeholder) return {};
   if (role.of_blocks) {
@@ -55,7 +56,7 @@ PartitionSpec spec_for(const RoleType& role, PartitionSpec spec) {
   return spec;
 }
 
-// Bytes of a leaf of a parameter whose logical shape this is.
+// Returns the bytes of a leaf whose parameter has this logical shape.
 int64_t logical_bytes(const RoleType& role, Shape shape) {
   if (role.placeholder || role.of_blocks) return role.type.bytes();
   if (role.removed >= 0) shape.erase(shape.begin() + role.removed);
@@ -177,8 +178,9 @@ TensorType stored_type(const TensorType& type, const StateOptions& options,
   return {*options.param_dtype, type.shape};
 }
 
-// That of its parameter, where this has the leaf's axes: factored statistics
-// may have none of their own. Rules of state may place it in another view.
+// Returns the view of a leaf: its parameter's, if that has the leaf's axes
+// (factored statistics may have none), else the view that has them, since state
+// rules may use another one.
 static std::string view_of_leaf(const StateLeaf& leaf, std::string_view view,
                                 const Mesh& mesh) {
   if (mesh.views().empty()) return {};
@@ -209,7 +211,7 @@ std::vector<StateLeaf> state_leaves(const Placement& placement,
     leaf.spec = std::move(spec);
     leaf.dealt = placement.dealt;
     leaf.view = view_of_leaf(leaf, placement.view, mesh);
-    // Pieces end in a block that is not full.
+    // The last block of a shard may be partial, so pieces are uneven.
     const OnIndivisible own_policy =
         role.of_blocks ? OnIndivisible::Chunk : policy;
     if (!role.placeholder) apply_zero(leaf, mesh, own_policy, options, trained);
@@ -262,7 +264,7 @@ bool is_trained_at(const TrainedParameters& trained, size_t parameter) {
   return trained.empty() || trained[parameter];
 }
 
-// Of what is frozen: 0.
+// Returns the group of a parameter; 0 if it is frozen.
 size_t group_at(const TrainedParameters& trained,
                 const GroupOfParameters& group_of, size_t parameter) {
   return group_of.empty() || !is_trained_at(trained, parameter)
@@ -278,7 +280,8 @@ std::vector<StateOptions> options_of_groups(const StateOptions& options) {
   return all;
 }
 
-// Every leaf that rules may place, in order of parameters.
+// Adds every leaf that rules may place, in the order of parameters. Returns
+// false if their bytes exceed 63 bits.
 bool add_leaves(const Manifest& manifest, const Plan& plan,
                 const StateOptions& options, const TrainedParameters& trained,
                 const GroupOfParameters& group_of, Manifest& leaves,
@@ -318,7 +321,7 @@ std::optional<StateSpecs> resolve_state_rules(
   std::optional<Plan> placed = resolve(leaves, rules, plan.mesh, how, diags);
   if (!placed) return std::nullopt;
 
-  // A parameter's placement, whether it is trained and its group, then the
+  // A parameter's placement, whether it is trained, and its group; then the
   // placements of its leaves by role.
   using Key = std::pair<std::tuple<uint32_t, bool, size_t>,
                         std::map<std::string_view, uint32_t>>;
@@ -350,7 +353,7 @@ std::optional<StateSpecs> resolve_state_rules(
 
 StateSpecs kinds_by_training(const Plan& plan, const TrainedParameters& trained,
                              const GroupOfParameters& group_of) {
-  // Placement, whether it is frozen, group.
+  // A placement, whether it is frozen, and its group.
   using Key = std::tuple<uint32_t, bool, size_t>;
   const auto key_of = [&](size_t i) {
     return Key{plan.placement_of[i], !is_trained_at(trained, i),
@@ -541,7 +544,8 @@ HeldByClass held_by_class(const HeldState& held, const Mesh& mesh,
   result.of_sum.resize(held.sums.size());
   std::vector<std::vector<Int128>> elements(
       held.buffers.size(), std::vector<Int128>(classes.classes()));
-  // By leaf that is dealt: parameters, and their numbers.
+  // Per leaf that is assigned whole to ranks: its parameters, and their
+  // elements.
   std::map<size_t, std::array<std::vector<Int128>, 2>> dealt;
   for (size_t e = 0; e < held.leaves.size(); ++e) {
     const KindLeaf& entry = held.leaves[e];

@@ -12,7 +12,7 @@
 namespace shardplan {
 namespace {
 
-// Descending.
+// Returns the divisors, descending.
 std::vector<int64_t> divisors(int64_t number) {
   std::vector<int64_t> found;
   for (int64_t i = 1; i <= number / i; ++i) {
@@ -24,8 +24,8 @@ std::vector<int64_t> divisors(int64_t number) {
   return found;
 }
 
-// Appends every way to give sizes to the axes from `axes.size()` on. False once
-// there are more than `limit`.
+// Appends every assignment of sizes to the axes from `axes.size()` on. Returns
+// false once there are more than `limit`.
 bool add_factorizations(int64_t rest, const AxisNames& over, size_t limit,
                         std::vector<Axis>& axes, std::vector<Mesh>& found) {
   const AxisName& name = over[axes.size()];
@@ -90,9 +90,9 @@ std::vector<size_t> frontier(const std::vector<SweepPoint>& points,
              std::tuple(devices(b), points[b].cost());
     });
     double least = std::numeric_limits<double>::infinity();
-    int64_t count = 0;  // devices of the last one taken
+    int64_t count = 0;  // devices of the last point taken
     for (const size_t i : group) {
-      // Equals of the best stand beside it.
+      // Points equal to the best are taken as well.
       const double cost = points[i].cost();
       const bool equal = cost == least && devices(i) == count;
       if (cost >= least && !equal) continue;

@@ -16,7 +16,7 @@ constexpr int64_t kMegatronParameter = 64;  // elements
 constexpr int64_t kMegatronBucket = 128;
 constexpr int64_t kDeepSpeedRank = 2;
 
-// Whether the stage shards this kind.
+// Returns whether the stage shards this kind.
 bool is_sharded_by_zero(StateKind kind, const StateOptions& options) {
   switch (kind) {
     case StateKind::Parameter:
@@ -129,8 +129,8 @@ bool check_style(const StateOptions& options, Diagnostics& diags) {
   return true;
 }
 
-// A leaf that is cut by its spec alone, with the free axes in front of those
-// of the first dimension whose local size they divide.
+// Adds the free axes to the spec, before those of the first dimension whose
+// local size they divide. Returns false if there is no such dimension.
 bool add_axes(StateLeaf& leaf, const Mesh& mesh, OnIndivisible policy,
               const AxisNames& free) {
   const int64_t ranks = shard_count(mesh, free);
@@ -214,7 +214,7 @@ void apply_zero(StateLeaf& leaf, const Mesh& mesh, OnIndivisible policy,
   const bool sharded = is_sharded_by_zero(leaf.kind, options);
   if (options.zero == 3 && options.zero_style == ZeroStyle::DeepSpeed &&
       policy == OnIndivisible::Rows) {
-    // Flat parts need no rows that ranks divide.
+    // Flat parts need no rows that the ranks divide.
     for (AxisNames& axes : leaf.spec.dims) {
       erase_if(axes, [&](const AxisName& axis) {
         return contains(options.zero_axes, axis);
@@ -247,8 +247,9 @@ void apply_zero(StateLeaf& leaf, const Mesh& mesh, OnIndivisible policy,
     case ZeroStyle::Megatron:
       break;
   }
-  // The buffers of weights (and Megatron's of gradients) are padded alike,
-  // whether or not they are shared. An optimizer has no place for others.
+  // Buffers of weights (and of Megatron's gradients) are padded in the same way
+  // whether or not they are divided. Parameters that no optimizer trains are in
+  // none.
   if (!trained || !is_trainable(leaf.type.dtype)) return;
   leaf.layout = LeafLayout::Buffer;
   leaf.buffer_ranks = ranks;
@@ -361,7 +362,8 @@ void deal(const std::map<uint32_t, DealtKind>& all,
     std::vector<const DealtKind*>& kinds = entry.second;
     std::ranges::stable_sort(kinds, {}, &DealtKind::numbers);
     const int64_t around = 2 * ranks;
-    // Whom the parameters of a kind go to that do not go to all.
+    // Visits the parameters that remain after full rounds, in which every rank
+    // gets two of a kind, and the ranks that get them.
     const auto each_rest = [&](const auto& visit) {
       int64_t next = 0;
       for (const DealtKind* kind : kinds) {
@@ -389,7 +391,8 @@ void deal(const std::map<uint32_t, DealtKind>& all,
     each_rest([&](const DealtKind& kind, int64_t rank) {
       if (rank == fullest) add(kind, 1);
     });
-    // It may have less than its share of one buffer, which is counted whole.
+    // The fullest rank may have less than an even share of one buffer, which
+    // counts in full.
     std::vector<Int128> all_of(buffers.size());
     for (const DealtKind* kind : kinds) {
       for (const size_t b : kind->buffers) {

@@ -11,10 +11,10 @@ namespace {
 
 struct Adapter {
   std::string_view layer;  // "model.layers.0.self_attn.q_proj"
-  bool gives = false;      // lora_B
+  bool gives = false;      // it is lora_B
 };
 
-// `q_proj.lora_B.weight`, `q_proj.lora_B.default.weight`.
+// Parses `q_proj.lora_B.weight`, `q_proj.lora_B.default.weight`.
 std::optional<Adapter> adapter_of(std::string_view name) {
   const size_t at = name.rfind(".lora_");
   if (at == std::string_view::npos || !name.ends_with(".weight")) {
@@ -27,7 +27,8 @@ std::optional<Adapter> adapter_of(std::string_view name) {
   return Adapter{name.substr(0, at), gives};
 }
 
-// What an architecture says of the adapted weight; null: nothing.
+// Returns the architecture's explanation of the adapted weight; null if there
+// is none.
 const ParameterKinds::value_type* kind_of_layer(const std::string& layer,
                                                 const LayoutHints& hints) {
   if (hints.kinds == nullptr) return nullptr;
@@ -55,7 +56,7 @@ std::optional<std::vector<Unit>> adapter_units(std::string_view name,
   const std::string layer(adapter->layer);
   const size_t dim = adapter->gives ? 0 : 1;
   if (const auto* of = kind_of_layer(layer, hints)) {
-    // A weight of GPT-2 is stored the other way round.
+    // A weight of GPT-2 is stored transposed.
     const auto& [known, kind] = *of;
     const TensorName tail = split_name(known.first);
     const bool turned = role_of(tail) == Role::ConvOutput ||
@@ -70,7 +71,7 @@ std::optional<std::vector<Unit>> adapter_units(std::string_view name,
     const NamedTensor tensor{weight, split_name(weight), type};
     if (in_attention(tensor.tail)) units = attention_units(tensor, facts);
   }
-  // The rank may happen to be as many as something else.
+  // The rank may happen to equal the size of a unit's dimension.
   std::erase_if(units, [&](const Unit& unit) {
     return unit.dim != static_cast<int>(dim);
   });

@@ -16,15 +16,15 @@ namespace shardplan {
 namespace {
 
 constexpr std::string_view kFolder = "architectures";
-// Blocks of all architectures.
+// The file of the blocks that all architectures share.
 constexpr std::string_view kBlocks = "blocks";
 
 using Blocks = std::map<std::string, ModuleBlock, std::less<>>;
 
-// What every architecture file says in lines of their own, so that the one that
-// is needed is found without reading the others: `model_types: [a, b]`, `like:
-// a`, and below `classes:` a class per line with two blanks before it. A test
-// compares it with what the files are read as.
+// The entry of an architecture file in the index, read from lines that every
+// such file has, so that the needed file is found without parsing the others:
+// `model_types: [a, b]`, `like: a`, and below `classes:` a class per line,
+// indented by two blanks. A test compares the index with the parsed files.
 struct IndexEntry {
   std::string name;
   std::string like;
@@ -89,7 +89,8 @@ const std::vector<IndexEntry>& index() {
   return kIndex;
 }
 
-// A shipped file that is wrong is a bug of ours: which, and where.
+// Throws InternalError with the place of the first mistake: a mistake in a
+// shipped file is a bug in shardplan.
 void check_sound(bool sound, const Diagnostics& diags) {
   if (sound) return;
   const Diagnostic& first = diags.all().front();
@@ -99,7 +100,7 @@ void check_sound(bool sound, const Diagnostics& diags) {
                       ": " + first.message);
 }
 
-// Files are read once, when first asked for; architectures never change.
+// Reads each file once, on first use; architectures never change.
 class Library {
  public:
   std::shared_ptr<const Architecture> find(std::string_view name) {
@@ -133,7 +134,7 @@ class Library {
   std::recursive_mutex mutex_;
   ReadOnce<Architecture> read_;
   std::optional<Blocks> blocks_;
-  SourcePtr blocks_source_;  // of which blocks keep places
+  SourcePtr blocks_source_;  // the blocks refer to it
 };
 
 Library& library() {
@@ -141,7 +142,7 @@ Library& library() {
   return the_library;
 }
 
-// The classes that a config names.
+// Returns the classes that a config names.
 std::vector<std::string_view> named_classes(const Node& config) {
   std::vector<std::string_view> names;
   const auto list = config.find("architectures");
@@ -151,13 +152,13 @@ std::vector<std::string_view> named_classes(const Node& config) {
   return names;
 }
 
-// Of several architectures with a class that the config names: first one whose
-// parts the config has, or that has none where the config has none; then that
-// whose own models have names like the class. LlamaForCausalLM is what
-// transformers 5 writes of InternLM 3, too.
+// How well an architecture fits if several have a class that the config names.
+// An architecture is preferred if the config has its parts, or if neither has
+// parts; then one whose model classes have names like the class. For example,
+// transformers 5 also writes LlamaForCausalLM for InternLM 3.
 struct ClassFit {
   bool has_parts = false;
-  size_t like = 0;  // characters
+  size_t like = 0;  // characters in common
   auto operator<=>(const ClassFit&) const = default;
 };
 
@@ -171,7 +172,7 @@ ClassFit fit_of(const IndexEntry& entry, std::string_view class_name,
         const auto node = config.find(part.key);
         return node && node->is_map();
       });
-  // What stands in a part is not read by an architecture without parts.
+  // An architecture without parts does not read keys inside a part.
   if (parts.empty() && config.find("text_config")) fit.has_parts = false;
   for (const std::string& type : entry.model_types) {
     const auto own = find_config_class(type);
@@ -218,15 +219,16 @@ ArchitectureChoice choose_architecture(const Node& config) {
   return typed ? ArchitectureChoice{} : kind_by_class(config);
 }
 
-// "ForCausalLM" of a class of any type; "Model" where there is no head.
+// Returns "ForCausalLM" for a class of any type; "Model" for one without a
+// head.
 static std::string_view head_part(std::string_view class_name) {
   const size_t at = class_name.rfind("For");
   if (at != std::string_view::npos) return class_name.substr(at);
   return class_name.ends_with("Model") ? "Model" : std::string_view();
 }
 
-// Whether the config is of a type that no shipped architecture knows. A class
-// of a known one has tensors of other names, and is not another's.
+// Returns whether no shipped architecture knows the config's type or classes. A
+// known class has tensors with its own names and must not be read as another.
 static bool is_unknown(const Node& config,
                        const std::vector<std::string_view>& classes) {
   const auto type = config.find("model_type");

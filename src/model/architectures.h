@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Architectures: those that are shipped (rules/architectures), and a user's.
+// Finds architectures: those that are shipped (rules/architectures), and a
+// user's own.
 #pragma once
 
 #include <memory>
@@ -14,46 +15,48 @@
 
 namespace shardplan {
 
-// An architecture, and which of its classes is meant.
+// An architecture, and the class of it that a config selects.
 struct ArchitectureChoice {
   std::shared_ptr<const Architecture> architecture;
   const ArchitectureClass* model_class =
-      nullptr;  // of the architecture; null: none of its classes
+      nullptr;  // of the architecture; null: no class matches
   explicit operator bool() const { return architecture != nullptr; }
 };
 
-// The shipped architecture of a config: by `model_type`, without one by
-// `architectures`. Empty when there is none. Reports nothing.
+// Returns the shipped architecture of a config: by `model_type` or, if the
+// config has none, by `architectures`. Returns empty if there is none. Reports
+// nothing.
 ArchitectureChoice choose_architecture(const Node& config);
 
-// The same of a given architecture. Of a config whose type and classes no
-// shipped architecture knows, the class with the same head: `FooForCausalLM` is
-// read as `LlamaForCausalLM`.
+// Returns the given architecture with the class that the config names. If no
+// shipped architecture knows the config's type and classes, the class with the
+// same head is used: `FooForCausalLM` is read as `LlamaForCausalLM`.
 ArchitectureChoice choose_class(
     std::shared_ptr<const Architecture> architecture, const Node& config);
 
-// The part of this model that has its keys at the top of this config; null
-// where none has.
+// Returns the part of this model whose keys are at the top level of this
+// config; null if no part's are.
 const ConfigSection* flat_part(const ArchitectureChoice& whole,
                                const Node& config);
 
-// Model types of shipped architectures, sorted.
+// Returns the model types of shipped architectures, sorted.
 std::vector<std::string> known_model_types();
 
-// A shipped architecture by its name, which is its file's; null when there is
-// none. It is read once. REQUIRES: shipped files have no mistakes.
+// Returns the shipped architecture of that name, which is its file's name; null
+// if there is none. Each file is read only once. A mistake in a shipped file
+// throws InternalError.
 std::shared_ptr<const Architecture> find_architecture(std::string_view name);
 std::vector<std::string> architecture_names();
-// Those that have a class of this name.
+// Returns the architectures that have a class of this name.
 std::vector<std::string> architectures_with_class(std::string_view name);
-// Those whose forward pass is known.
+// Returns the architectures whose forward pass is known.
 std::vector<std::string> computing_architectures();
-// The same, first those that most others build on: of several with the same
-// names the one that the others differ from is meant.
+// Returns the same, ordered by how many others build on them: if several have
+// the same parameter names, the one that others are derived from is meant.
 std::vector<std::string> computing_architectures_general_first();
 
-// A user's own; null when something was reported. `find` finds those that it
-// names.
+// Reads a user's own architecture; `find` finds the architectures that it
+// names. Returns null, with the reason reported, on failure.
 std::shared_ptr<const Architecture> read_user_architecture(
     const SourcePtr& source, const FindArchitecture& find, Diagnostics& diags);
 

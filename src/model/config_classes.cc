@@ -15,8 +15,8 @@ namespace {
 
 constexpr std::string_view kRecording = "architectures/config_classes.jsonl";
 
-// The line of each model type. Any text may be asked for, as often as files
-// refer to one another, so it is not searched for in all of them.
+// Returns the line of each model type. A lookup may be for any text and as
+// frequent as references between files, so it must not search all lines.
 std::map<std::string_view, std::string_view> read_lines() {
   constexpr std::string_view kMark = "\"model_type\":\"";
   const auto files = shipped_files();
@@ -27,7 +27,7 @@ std::map<std::string_view, std::string_view> read_lines() {
   while (!text.empty()) {
     const std::string_view line = text.substr(0, text.find('\n'));
     text.remove_prefix(std::min(line.size() + 1, text.size()));
-    // It stands near the end.
+    // The key is near the end of the line.
     const size_t mark = line.rfind(kMark);
     if (mark == line.npos) continue;
     const size_t begin = mark + kMark.size();
@@ -36,7 +36,7 @@ std::map<std::string_view, std::string_view> read_lines() {
   return lines;
 }
 
-// Empty when there is none.
+// Returns empty if there is no such line.
 std::string_view line_of(std::string_view model_type) {
   static const auto kLines = read_lines();
   const auto found = kLines.find(model_type);
@@ -104,7 +104,7 @@ std::vector<std::string> ConfigClass::aliases(std::string_view key,
   for (size_t i = 0; map && i < map->size(); ++i) {
     const std::string_view name = map->key(i);
     const std::string_view real = map->item(i).text();
-    // A key that had a value of its own was no other name.
+    // A key with its own default in that version was not an alias there.
     if (before && before->size() > 0 && before->item(0).find(name)) continue;
     if (name == key) names.emplace_back(real);
     if (real == key) names.emplace_back(name);
@@ -143,7 +143,7 @@ std::shared_ptr<const ConfigClass> find_config_class(
     SHARDPLAN_CHECK(document.has_value());
     result = std::make_shared<const ConfigClass>(*std::move(document));
   }
-  // Any text may be asked for: what is not there is not kept.
+  // Lookups may be for any text, so unknown types are not cached.
   if (result != nullptr) known.emplace(std::string(model_type), result);
   return result;
 }

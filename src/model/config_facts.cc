@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The facts that a config states, whatever its model type and spelling.
+// Reads the facts that a config states, whatever its model type and spelling.
 #include <algorithm>
 #include <initializer_list>
 #include <memory>
@@ -16,7 +16,7 @@
 namespace shardplan {
 namespace {
 
-// The first of the keys that holds a positive integer.
+// Returns the first positive integer among the keys' values.
 std::optional<int64_t> find_size(const Node& config,
                                  std::initializer_list<const char*> keys) {
   for (const char* key : keys) {
@@ -28,8 +28,8 @@ std::optional<int64_t> find_size(const Node& config,
   return std::nullopt;
 }
 
-// What an architecture reads a config as, in silence: a config may be wrong in
-// what is not asked for here.
+// Values of a config as an architecture reads them. Nothing is reported, since
+// errors may concern values that are not needed here.
 class Reading {
  public:
   Reading(std::shared_ptr<const Architecture> architecture, const Node& config,
@@ -45,18 +45,20 @@ class Reading {
     }
     return value->integer;
   }
-  // What the layers of a class keep; none where that does not follow.
+  // Returns the state that the layers of a class store; empty if it cannot be
+  // determined.
   std::optional<LayerStates> state(const ArchitectureClass& model_class,
                                    const std::vector<int64_t>& windows,
                                    DType dtype) {
     return kept_state(values_, model_class, windows, dtype);
   }
-  // Not one that only a forward pass asks for.
+  // Returns whether the architecture has the table, not only for a forward
+  // pass.
   bool has_table(std::string_view name) const {
     const ValueRule* const rule = architecture_->find_value(name);
     return rule != nullptr && !rule->of_forward;
   }
-  // Empty where the config does not give it.
+  // Returns empty if the config does not determine the table.
   std::optional<std::vector<int64_t>> table(std::string_view name) {
     std::string why;
     const auto* const values = values_.find_table(name, why);
@@ -79,7 +81,7 @@ std::optional<int64_t> find_kv_heads(const Node& config,
           config, {"num_key_value_heads", "num_kv_heads", "n_kv_heads"})) {
     return count;
   }
-  // Falcon and GPTBigCode say it with a switch, each in its own way.
+  // Falcon and GPTBigCode use a switch, each with its own meaning.
   if (config.find("multi_query")) return std::nullopt;
   return heads;
 }
@@ -94,19 +96,19 @@ std::optional<int64_t> find_head_dim(const Node& config,
   return std::nullopt;
 }
 
-// Windows of layers of a model type whose architecture, if there is one, says
-// nothing of them: only `layer_types` is read. Where there is `sliding_window`
-// without it, all layers are taken to see all tokens, which is never too
-// little. Layers that keep no keys and values (recurrent ones), and those that
-// share another layer's, are kUnknownWindow.
+// Windows of layers for a model type whose architecture, if there is one, does
+// not determine them. Only `layer_types` is read. If there is a
+// `sliding_window` without it, all layers are assumed to attend to all tokens,
+// which never underestimates. Layers without keys and values (recurrent ones)
+// and layers that share another layer's are kUnknownWindow.
 
-// Keys by which model types without `layer_types` mix attention with layers of
-// another kind.
+// Keys with which model types without `layer_types` mix attention layers with
+// other layers.
 constexpr std::string_view kHybridKeys[] = {
     "attn_layer_indices", "attn_layer_period", "full_attention_interval",
     "hybrid_override_pattern", "layers_block_type"};
 
-// What a word of `layer_types` means.
+// Returns the window that a word of `layer_types` means.
 int64_t window_of_type(std::string_view type, const Node& config) {
   if (type == "full_attention" || type == "attention") return 0;
   if (type == "sliding_attention") {
@@ -137,7 +139,7 @@ std::vector<int64_t> listed_windows(const Node& config, int64_t layers) {
   return windows;
 }
 
-// Facts::windows; `reading` is null for a model type that is not known.
+// Returns Facts::windows; `reading` is null for an unknown model type.
 std::vector<int64_t> layer_windows(const Node& config, Reading* reading,
                                    int64_t layers) {
   if (layers > kMaxCount) return {};
@@ -153,7 +155,8 @@ std::vector<int64_t> layer_windows(const Node& config, Reading* reading,
   return all_see_all ? std::vector<int64_t>() : windows;
 }
 
-// What is computed with: `dtype`, older `torch_dtype`, as far as it is known.
+// Returns the dtype of computation, from `dtype` or the older `torch_dtype`, if
+// it is known.
 std::optional<DType> named_dtype(const Node& config) {
   for (const char* key : {"dtype", "torch_dtype"}) {
     const auto value = config.find(key);
@@ -165,8 +168,8 @@ std::optional<DType> named_dtype(const Node& config) {
   return std::nullopt;
 }
 
-// The whole config's, since its classes say how parts stand together, or that
-// of the text model where the whole is of no known type.
+// Returns the state of the whole config's layers, since its classes define how
+// parts are combined; or that of the text model if the whole has no known type.
 LayerStates layer_state(const Node& config, const Node& text,
                         const std::shared_ptr<const Architecture>& architecture,
                         const Facts& facts) {
@@ -189,7 +192,7 @@ LayerStates layer_state(const Node& config, const Node& text,
   auto state = reading.state(*kind.model_class, facts.windows,
                              dtype.value_or(DType::F32));
   if (state) return *std::move(state);
-  // Its layers keep something, and it is not known how much.
+  // The layers store state of an unknown size.
   const int64_t layers = facts.layers.value_or(0);
   if (layers > kMaxCount) return {};
   return {{{false, {}}}, std::vector<uint32_t>(static_cast<size_t>(layers), 0)};
@@ -205,8 +208,8 @@ std::unique_ptr<Reading> reading_of(const Node& config) {
   return std::make_unique<Reading>(std::move(kind.architecture), config);
 }
 
-// The quantisation block: FP8 says it as [rows, columns], MXFP4 has 32 values
-// of a row share a scale (OCP Microscaling Formats v1.0, 5.3).
+// Reads the quantisation block: FP8 gives it as [rows, columns]; in MXFP4, 32
+// values of a row share a scale (OCP Microscaling Formats v1.0, 5.3).
 void read_quantization(const Node& config, Facts& facts) {
   const auto section = config.find("quantization_config");
   if (!section || !section->is_map()) return;
@@ -227,7 +230,7 @@ void read_quantization(const Node& config, Facts& facts) {
 
 }  // namespace
 
-// By the names that configs have for it.
+// The usual names of the key.
 std::optional<int64_t> config_positions(const Manifest& manifest) {
   if (manifest.config == nullptr) return std::nullopt;
   const Node root = manifest.config->root();
@@ -275,8 +278,8 @@ Facts config_facts(const Node& config,
   for (size_t i = 0; whole && i < whole->sections.size(); ++i) {
     if (whole->sections[i].key == "text_config") part = &whole->sections[i];
   }
-  // Without a map of its own the text model has what its class has, unless its
-  // keys may stand at the top.
+  // A text model without its own map has its class's defaults, unless its keys
+  // may be at the top level.
   Diagnostics quiet;
   const ConfigReader top(config, "", quiet);
   const bool has_map = inner && inner->is_map();
@@ -286,7 +289,8 @@ Facts config_facts(const Node& config,
                    : by_class ? top.empty_section(part->key).map()
                               : config;
   auto reading = architecture == nullptr ? reading_of(map) : nullptr;
-  // gemma3's text_config may not say what it is: ask the whole config then.
+  // gemma3's text_config may not name its type. Then the architecture of the
+  // whole config, or of the part that it declares, reads the map.
   if (reading == nullptr && !nested && whole != nullptr) {
     reading = std::make_unique<Reading>(whole, map);
   }
@@ -307,7 +311,7 @@ Facts config_facts(const Node& config,
                     facts);
   facts.layers = find_size(
       map, {"num_hidden_layers", "n_layer", "n_layers", "num_layers"});
-  // By other keys, or what the class has.
+  // These values may have other keys, or be defaults of the class.
   if (reading) {
     for (const auto& [name, member] : {std::pair{"experts", &Facts::experts},
                                        std::pair{"vocab", &Facts::vocab},
@@ -319,8 +323,8 @@ Facts config_facts(const Node& config,
   }
   if (const auto rank = find_size(map, {"kv_lora_rank"})) {
     // Latent attention: each head has its own part of kv_b_proj, and heads of
-    // q, of k with v, and of the output differ in size. Positions are rotated
-    // beside the latent.
+    // q, of k with v, and of the output differ in size. Rotated positions are
+    // cached beside the latent.
     facts.kv_heads = facts.heads;
     facts.value_dim = find_size(map, {"v_head_dim"});
     if (const auto rope = find_size(map, {"qk_rope_head_dim"})) {

@@ -14,7 +14,7 @@ namespace shardplan {
 
 namespace {
 
-// A key of a map, or a number of a list.
+// Returns a member of a map, or an item of a list by its number.
 std::optional<Node> member_of(const Node& node, std::string_view key) {
   if (node.is_map()) return node.find(key);
   if (!node.is_list()) return std::nullopt;

@@ -16,7 +16,7 @@
 namespace shardplan {
 namespace {
 
-// A value that every tensor that tells it must agree on.
+// A value that all tensors that determine it must agree on.
 class Agreed {
  public:
   void see(int64_t value) {
@@ -40,8 +40,8 @@ struct Evidence {
   int64_t largest_expert = -1;
 };
 
-// Kernels of `query` and `key` are the spelling of those who split heads; a
-// q_proj of three dimensions may as well be the layers' stack.
+// Kernels named `query` and `key` come from code with a separate dimension for
+// heads; a q_proj of three dimensions may instead be a stack of layers.
 void note_split(const TensorName& tail, const Shape& shape, Evidence& seen) {
   const bool query = tail.module == "query";
   if (!query && tail.module != "key") return;
@@ -72,8 +72,8 @@ void note_attention(const TensorName& tail, const Shape& shape,
   if (module == "sinks") seen.sinks.see(shape[0]);
 }
 
-// Where the number of an expert stands in the names of a class: so many
-// characters before the end.
+// The place of an expert's number in the names of a class: the number of
+// characters after it.
 constexpr uint32_t kNoNumber = UINT32_MAX;
 constexpr uint32_t kVaries = UINT32_MAX - 1;  // another number follows
 uint32_t number_place(std::string_view name, const ExpertName& expert) {
@@ -97,7 +97,7 @@ std::optional<int64_t> number_at(std::string_view name, uint32_t place) {
 
 void note_stacked_experts(std::string_view name, const ExpertName& expert,
                           const Shape& shape, Evidence& seen) {
-  // What may have layers in front says nothing: rank 4, unless packed, and
+  // Shapes that may begin with layers are ignored: rank 4, unless packed, and
   // biases of rank 3.
   const bool matrices = shape.size() == 3 && !name.ends_with("bias");
   const bool packed = shape.size() == 4 && name.ends_with("_blocks");
@@ -133,8 +133,8 @@ Evidence collect(const Manifest& manifest, const Folding& folding) {
   return seen;
 }
 
-// The size of a head from flat projections with `rows` query rows, and how it
-// was found.
+// Returns the size of a head for flat projections with `rows` query rows, and
+// records how it was found.
 std::optional<int64_t> flat_head_dim(const Evidence& seen, int64_t rows,
                                      InferredFacts& result) {
   const std::optional<int64_t> sinks = seen.sinks.get();
@@ -143,14 +143,14 @@ std::optional<int64_t> flat_head_dim(const Evidence& seen, int64_t rows,
                          " heads from attention sinks");
     return rows / *sinks;
   }
-  // A norm as wide as all heads together is not per head.
+  // A norm as wide as all heads together is not a norm per head.
   const std::optional<int64_t> norm = seen.norm.get();
   if (norm && *norm < rows && rows % *norm == 0) {
     result.why.push_back("head_dim " + std::to_string(*norm) +
                          " from the norms of queries and keys");
     return norm;
   }
-  // Toy models have heads of any size: nothing is guessed for them.
+  // Toy models have heads of any size, so nothing is guessed for them.
   constexpr int64_t kSmallestHidden = 512;
   const std::optional<int64_t> hidden = seen.hidden.get();
   if (!hidden || *hidden < kSmallestHidden) return std::nullopt;

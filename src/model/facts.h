@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Facts of a model inferred from names and shapes alone, for manifests that
-// bring none.
+// Infers facts of a model from names and shapes alone, for manifests without
+// facts.
 //
-// What is exact is used first (kernels that keep heads apart, attention sinks,
-// norms per head); else the size of a head is guessed from the hidden size, and
-// `why` says so. Tensors that contradict each other tell nothing. The number of
-// layers is not inferred: extra layers (multi-token prediction) are numbered
-// like the others.
+// Exact evidence is used first: kernels with a dimension for heads, attention
+// sinks, norms per head. Otherwise the size of a head is guessed from the
+// hidden size, and `why` says so. Tensors that contradict each other give no
+// fact. The number of layers is not inferred, because extra layers (multi-token
+// prediction) are numbered like the others.
 #pragma once
 
 #include <string>
@@ -17,15 +17,17 @@
 
 namespace shardplan {
 
-// `facts.from` is Inferred, or None when nothing is known. `why` says how
-// each fact was come by, for the diagnostic: "head_dim 128 from the norms of
-// queries and keys".
+// `facts.from` is Inferred, or None if nothing is known. `why` says how each
+// fact was found, for the diagnostic: "head_dim 128 from the norms of queries
+// and keys".
 struct InferredFacts {
   Facts facts;
   std::vector<std::string> why;
 };
 
-// Names are read once per class, numbers of experts once per parameter.
+// Infers the facts. Names are read once per class, numbers of experts once per
+// parameter.
+//
 // REQUIRES: parameters of one class are of one type.
 InferredFacts infer_facts(const Manifest& manifest, const Folding& folding);
 

@@ -16,10 +16,10 @@
 namespace shardplan {
 namespace {
 
-// What configs in public repositories name, and nobody has described: why the
-// tensors do not follow from such a config.
+// Model types and classes in public configs that no public code describes, and
+// why their tensors cannot be derived.
 struct Undescribed {
-  std::string_view name;  // of a model type, or of a class
+  std::string_view name;  // a model type or a class
   std::string_view why;
 };
 constexpr Undescribed kUndescribed[] = {
@@ -37,7 +37,7 @@ std::string_view why_undescribed(std::string_view name) {
   return "";
 }
 
-// Reports why a config is of no model type.
+// Reports why a config has no known model type.
 Diagnostics::Builder report_unknown(const Node& root, ConfigReader& config) {
   const std::vector<std::string> known = known_model_types();
   const auto model_type = root.find("model_type");
@@ -53,7 +53,7 @@ Diagnostics::Builder report_unknown(const Node& root, ConfigReader& config) {
       model_type ? why_undescribed(model_type->text()) : "";
   if (!why.empty()) report.fact(std::string(why));
   if (model_type && why.empty()) {
-    // Most unknown types are no typing errors: `molmo` is not `olmo`.
+    // Most unknown types are not misspelt: `molmo` is not `olmo`.
     const auto near = nearest(model_type->text(), known);
     if (near && near->substr(0, 1) == model_type->text().substr(0, 1)) {
       report.help("the nearest supported one is `" + *near + "`");
@@ -66,7 +66,7 @@ Diagnostics::Builder report_unknown(const Node& root, ConfigReader& config) {
       .help(std::string(kUseTensors));
 }
 
-// A model for another model_class has other tensors.
+// Reports an unknown class: a model with another class has other tensors.
 Diagnostics::Builder report_class(const Node& root, const Architecture& all,
                                   ConfigReader& config) {
   const auto list = root.find("architectures");
@@ -92,8 +92,8 @@ Diagnostics::Builder report_class(const Node& root, const Architecture& all,
   return report.help(std::string(kUseTensors));
 }
 
-// The quantisation, which a part of the config may say of itself; beside one of
-// the whole that is refused.
+// Returns the quantisation, which a part of the config may define instead of
+// the whole. Reports a config in which both do.
 std::optional<Quantisation> with_part(const Architecture& architecture,
                                       const Node& root, Quantisation whole,
                                       Diagnostics& diags) {
@@ -112,7 +112,7 @@ std::optional<Quantisation> with_part(const Architecture& architecture,
   return part;
 }
 
-// The dtype that `key` names; reports one that weights cannot have.
+// Returns the dtype that `key` names; reports one that weights cannot have.
 std::optional<DType> read_dtype(const ConfigReader& config, const char* key,
                                 Diagnostics& diags) {
   const auto value = config.find(key);
@@ -142,7 +142,8 @@ std::optional<DType> read_dtype(const ConfigReader& config, const char* key,
   }
 }
 
-// What weights have: `dtype`, older `torch_dtype`, or what neither means.
+// Returns the dtype of weights: `dtype`, the older `torch_dtype`, or the
+// default if neither is set.
 DType weights_dtype(const Node& root, const ConfigReader& config,
                     bool quantized, std::vector<std::string>& remarks,
                     Diagnostics& diags) {
@@ -164,7 +165,7 @@ DType weights_dtype(const Node& root, const ConfigReader& config,
 
 enum class Weights : uint8_t { Stored, Plain };
 
-// A class that stands for one that no architecture knows.
+// Adds a remark if a class is used in place of an unknown one.
 void remark_class(const Node& root, const ArchitectureClass& model_class,
                   std::vector<std::string>& remarks) {
   const auto names = root.find("architectures");
@@ -176,7 +177,7 @@ void remark_class(const Node& root, const ArchitectureClass& model_class,
                     " is read as a " + in_backticks(model_class.class_name));
 }
 
-// What tells the tensors of a config, for as long as they are asked for.
+// Everything that determines the tensors of a config, while they are written.
 struct ConfigTensors {
   ConfigReader& reader;
   ConfigValues& values;
@@ -186,8 +187,8 @@ struct ConfigTensors {
   bool is_quantised() const { return quantisation.method != QuantMethod::None; }
 };
 
-// Calls write(ConfigTensors), and gives what that does; false, with the reason
-// reported, where the config does not tell its tensors.
+// Calls write(ConfigTensors) and returns its result; false, with the reason
+// reported, if the config does not determine its tensors.
 template <typename Write>
 bool with_tensors(const Document& config, const ConfigReading& reading,
                   const QuantisationFile* beside, Weights weights,

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What follows from a config.json: the model's facts, and its tensors without
-// the checkpoint.
+// Derives a model's facts, and its tensors without a checkpoint, from its
+// config.json.
 //
-// One thing a config does not tell is taken from the model type: a tied head is
-// left out, as the library that writes checkpoints does. A few checkpoints
-// (Qwen3-0.6B and 1.7B) store it all the same.
+// Whether a tied head is stored depends on the model type, not on the config:
+// it is omitted, as in checkpoints that the library writes. A few checkpoints
+// (Qwen3-0.6B and 1.7B) store it anyway.
 #pragma once
 
 #include <cstdint>
@@ -25,56 +25,57 @@ class Node;
 struct ExplainedTensors;
 struct NameScheme;
 
-// What the manifest of a config is called as a format.
+// The format name of a manifest that was derived from a config.
 inline constexpr std::string_view kConfigFormat = "hf-config";
 
 // How a config.json is read.
 struct ConfigReading {
-  // Null: as it says itself.
+  // Null: the architecture that the config names.
   std::shared_ptr<const Architecture> architecture = nullptr;
-  // What its tensors are called; null: as save_pretrained writes them.
+  // The names of the tensors; null: those that save_pretrained writes.
   std::shared_ptr<const NameScheme> scheme = nullptr;
-  // Adapters that are added, in which case there is no scheme.
+  // Adapters to add. They cannot be combined with a scheme.
   std::optional<Lora> lora = std::nullopt;
 };
 
-// Facts (heads, KV heads, head_dim, experts, layers) of a Hugging Face
-// config.json, whatever its family; from == Config. `architecture` says how it
-// is read; null: the one that the config names.
+// Returns the facts (heads, KV heads, head_dim, experts, layers) of a Hugging
+// Face config.json of any family; from == Config. `architecture` determines how
+// it is read; null: the one that the config names.
 Facts config_facts(
     const Node& config,
     const std::shared_ptr<const Architecture>& architecture = nullptr);
-// How many experts a token goes to, which is among them.
+// Returns how many experts each token is routed to, one of these facts.
 std::optional<int64_t> config_experts_per_token(const Node& config);
-// Tokens of the longest sequence that the model's config speaks of, by any of
-// the names that configs have for it.
+// Returns the length of the longest sequence, in tokens, that the model's
+// config gives under any of the usual names.
 std::optional<int64_t> config_positions(const Manifest& manifest);
-// Its model type, as the table of types calls it where it is there.
+// Returns the model type, in the spelling of the table of types if it is listed
+// there.
 std::string config_model_type(const Node& config);
 
-// ModelOpt's hf_quant_config.json; no document where there is none.
+// ModelOpt's hf_quant_config.json; `document` is null if there is none.
 struct QuantisationFile {
   SourcePtr file;
   std::shared_ptr<const Document> document;
 };
 
-// The manifest that the Hub checkpoint of this config has: its names, shapes
-// and dtypes; with a scheme, those of that program. SP009 when the family is
-// unknown or the config is quantised in a way that is not known.
+// Returns the manifest that the Hub checkpoint of this config has: its names,
+// shapes and dtypes; with a scheme, the names of that program. Reports SP009 if
+// the family is unknown or the config is quantised in an unknown way.
 std::optional<Manifest> synthesize_manifest(
     const Document& config, Diagnostics& diags,
     const ConfigReading& reading = {},
     const QuantisationFile* beside = nullptr);
 
-// The same with numbers in the config's dtype, whatever it says of how they are
-// stored: the model before it was quantised.
+// Returns the manifest of the model before it was quantised: all numbers have
+// the config's dtype, whatever the config says about their storage.
 std::optional<Manifest> plain_manifest(
     const Document& config,
     const std::shared_ptr<const Architecture>& architecture,
     Diagnostics& diags);
 
-// What the config says of a checkpoint's tensors, without making a manifest of
-// its own. Empty, with the reason reported, as above.
+// Returns what the config says about a checkpoint's tensors, without creating a
+// manifest. Returns empty, with the reason reported, on the same errors.
 std::optional<ExplainedTensors> explained_tensors(
     const Document& config,
     const std::shared_ptr<const Architecture>& architecture,

@@ -15,18 +15,20 @@
 namespace shardplan {
 namespace {
 
-// Of layers that differ from one another.
+// Steps visited for layers that differ from one another.
 constexpr int64_t kMaxKeptSteps = 1'000'000;
 
-// Whatever else they say: vision towers, layers that predict further tokens.
+// Returns whether steps declare `keeps: nothing` for every config, in which
+// case their other declarations are ignored: vision towers, layers that predict
+// further tokens.
 bool keeps_nothing(const std::vector<KeptStep>& kept) {
   return std::ranges::any_of(kept, [](const KeptStep& one) {
     return one.kind == KeptStep::Kind::Nothing && !one.when;
   });
 }
 
-// Visits the steps of `steps`, and those of blocks and parts within, that say
-// what is kept; each block once.
+// Visits the steps that declare state, in `steps` and in the blocks and parts
+// they use; each block once.
 class KeptSearch {
  public:
   using Visit = std::function<void(const KeptStep&)>;
@@ -36,7 +38,7 @@ class KeptSearch {
   void steps(const Architecture& all, const std::vector<ModuleStep>& list,
              const std::vector<KeptStep>& kept) {
     if (keeps_nothing(kept)) return;
-    if (depth_ > kMaxBlockDepth) return;  // such a file is refused when used
+    if (depth_ > kMaxBlockDepth) return;  // rejected when used
     for (const KeptStep& one : kept) visit_(one);
     for (const ModuleStep& one : list) {
       if (one.kind == ModuleStep::Kind::Block) block(all, one.what);
@@ -70,7 +72,7 @@ class KeptSearch {
   int depth_ = 0;
 };
 
-// What tells one state of a layer from another.
+// Returns a key that distinguishes the states of layers.
 std::string state_key(const LayerState& state) {
   std::string key = state.known ? "" : "?";
   for (const KeptTensor& each : state.kept) {
@@ -101,7 +103,7 @@ class KeptWalk {
   }
 
  private:
-  // The layer that is walked.
+  // The layer that is being visited.
   struct Layer {
     int64_t index = 0;
     bool nothing = false;
@@ -111,7 +113,7 @@ class KeptWalk {
   bool steps(const std::vector<ModuleStep>& list,
              const std::vector<KeptStep>& kept, const ValueScope& scope,
              const std::string& prefix) {
-    // A part beside the layers, with what it repeats.
+    // A part beside the layers, including the parts that it repeats.
     if (layer_ == nullptr && keeps_nothing(kept)) return true;
     for (const KeptStep& one : kept) {
       if (++steps_ > kMaxKeptSteps) return false;
@@ -127,11 +129,11 @@ class KeptWalk {
     return true;
   }
 
-  // Whether it can lead to anything that is kept.
+  // Returns whether the step may contain a declaration of state.
   bool says(const ModuleStep& one, const Architecture& all) {
     switch (one.kind) {
       case ModuleStep::Kind::Section:
-        return true;  // the config may choose what it is
+        return true;  // the config may choose the part
       case ModuleStep::Kind::Block:
       case ModuleStep::Kind::Repeat:
       case ModuleStep::Kind::Switch:
@@ -141,7 +143,7 @@ class KeptWalk {
     }
     const auto [known, is_new] = says_.try_emplace(&one, false);
     if (!is_new) return known->second;
-    if (says_depth_ > kMaxBlockDepth) return true;  // and the walk gives up
+    if (says_depth_ > kMaxBlockDepth) return true;  // the walk then fails
     bool good = false;
     if (one.kind == ModuleStep::Kind::Block) {
       const auto found = all.blocks.find(one.what);
@@ -211,7 +213,8 @@ class KeptWalk {
     return good;
   }
 
-  // What the state of a layer depends on, but for its name.
+  // Collects the varying expressions that a layer's state depends on, except
+  // those of its name.
   void collect(const std::vector<ModuleStep>& list,
                const std::vector<KeptStep>& kept, const ValueScope& scope,
                const std::string& index,
@@ -245,7 +248,7 @@ class KeptWalk {
     }
   }
 
-  // Layers, or parts of one that are repeated within it.
+  // Visits repeated layers or, within a layer, its repeated parts.
   bool repeat(const ModuleStep& one, const ValueScope& scope,
               const std::string& prefix) {
     if (layer_ == nullptr && keeps_nothing(one.kept)) return true;
@@ -284,7 +287,7 @@ class KeptWalk {
     return true;
   }
 
-  // A layer of which nothing is said is not known.
+  // The state of a layer without any declaration is unknown.
   static void finish(Layer& layer) {
     if (layer.nothing) {
       layer.state = {true, {}};
@@ -300,7 +303,7 @@ class KeptWalk {
     return entry->second;
   }
 
-  // Of the layer of that index.
+  // Returns the window of the layer with that index.
   int64_t window(int64_t index) const {
     if (windows_.empty()) return 0;
     return index < std::ssize(windows_) ? windows_[static_cast<size_t>(index)]
@@ -309,7 +312,7 @@ class KeptWalk {
 
   bool keep(const KeptStep& one, const ValueScope& scope,
             const std::string& prefix) {
-    if (layer_ == nullptr) return false;  // of no layer
+    if (layer_ == nullptr) return false;  // the step is outside any layer
     if (one.kind == KeptStep::Kind::Nothing) {
       layer_->nothing = true;
       return true;
@@ -354,8 +357,8 @@ class KeptWalk {
     return layer_->state.kept.size() <= kMaxKept;
   }
 
-  // Each part of the first dimension is shared out on its own: channels and
-  // groups of a convolution.
+  // Adds one tensor per part of the first dimension, since the parts are
+  // sharded separately: channels and groups of a convolution.
   bool keep_state(const KeptStep& one, const ValueScope& scope,
                   KeptTensor tensor) {
     tensor.per = KeptTensor::Per::Sequence;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the layers of a model keep while it generates, as its architecture says:
-// the steps `cache`, `state` and `keeps` (docs/formats/architecture.md).
+// The state (KV cache, recurrent state) that the layers of a model store during
+// generation, as the architecture's steps `cache`, `state` and `keeps` declare
+// it (docs/formats/architecture.md).
 #pragma once
 
 #include <cstdint>
@@ -13,19 +14,19 @@
 
 namespace shardplan {
 
-// Whether any step of the class, or of its parts, says what a layer keeps.
-// Where a part is of the config's choice, its steps are not known and do not
+// Returns whether any step of the class, or of its parts, declares the state of
+// a layer. The steps of a part that the config chooses are not known and do not
 // count.
 bool says_what_is_kept(const Architecture& architecture,
                        const ArchitectureClass& model_class);
-// The names in these steps, each once, in order: "kv", "ssm", "conv".
+// Returns the names in these steps, each once, in order: "kv", "ssm", "conv".
 std::vector<std::string> kept_names(const Architecture& architecture,
                                     const ArchitectureClass& model_class);
 
-// Per layer, in the order of the steps; empty where a size is none. `windows`
-// are those of the layers by their index: 0 for all tokens, empty where no
-// layer has one. `dtype` is that of states of which nothing else is said.
-// Layers that are alike are computed once.
+// Returns the state per layer, in the order of the steps; empty if a size does
+// not exist. `windows` are the attention windows of the layers, by index: 0 for
+// all tokens; an empty list if no layer has one. `dtype` is the dtype of states
+// that do not declare their own. Equal layers are computed once.
 std::optional<LayerStates> kept_state(ConfigValues& values,
                                       const ArchitectureClass& model_class,
                                       const std::vector<int64_t>& windows,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Units by what an architecture says: labels of dimensions instead of names.
+// Units from an architecture's explanation of a parameter, by the labels of
+// dimensions instead of names.
 #include <algorithm>
 #include <initializer_list>
 
@@ -13,7 +14,7 @@ namespace {
 
 constexpr std::string_view kOtherHeads = "_heads";  // of linear attention, ..
 
-// Rows that alternate: one of every part.
+// Returns whether rows alternate: one of every part.
 bool is_alternating(const DimKind& dim) {
   return dim.count > 0 && dim.parts.size() > 1 &&
          std::ranges::all_of(
@@ -28,8 +29,8 @@ bool has_parts(const DimKind& dim,
   });
 }
 
-// Tensors side by side of which a device needs its part of each: q, k and v, or
-// gate and up.
+// Returns the unit of a dimension with several tensors side by side, of each of
+// which a device needs its part: q, k and v, or gate and up.
 std::optional<Unit> packed_unit(const DimKind& dim, int index,
                                 const Facts& facts) {
   const bool qkv = has_parts(dim, {"q", "k", "v"});
@@ -62,7 +63,7 @@ std::vector<Unit> units_of_kind(const ParameterKind& kind,
   for (size_t i = 0; i < kind.size(); ++i) {
     const DimKind& dim = kind[i];
     const int index = static_cast<int>(i);
-    // A head, or what belongs to one, per element.
+    // Without a count, each element is a head or belongs to one.
     const int64_t count = dim.count > 0 ? dim.count : type.shape[i];
     if (dim.count == 0 && !dim.parts.empty()) {
       if (const auto packed = packed_unit(dim, index, facts)) {
@@ -71,7 +72,7 @@ std::vector<Unit> units_of_kind(const ParameterKind& kind,
     } else if (is_alternating(dim)) {
       units.push_back({index, UnitKind::GateUpPair, dim.count});
     } else if (dim.label == kKvHeadsLabel && has_parts(dim, {"q", "k", "v"})) {
-      // Per KV head: its query heads, its key, its value.
+      // A group has a KV head's query heads, its key and its value.
       units.push_back({index,
                        UnitKind::HeadGroup,
                        dim.count,

@@ -44,8 +44,8 @@ const Diagnostics& Model::recognised() const {
 
 namespace {
 
-// Reports what was said when something was found, under the severities of
-// `diags`.
+// Reports the diagnostics `said`, which were recorded earlier, under the
+// severities of `diags`.
 void report(const Diagnostics& said, Diagnostics& diags) {
   diags.keep_sources(said);
   for (const Diagnostic& each : said.all()) {

@@ -17,33 +17,37 @@ namespace shardplan {
 
 struct UnitFacts;
 
-// Safe to read from several threads. Copies share the cached results, whose
-// addresses stay valid while any copy lives, also after a move.
+// Several threads may read it at once. Copies share the cached results, whose
+// addresses stay valid while any copy lives, even if it is moved.
 struct Model {
   Model() : Model(Manifest()) {}
   explicit Model(Manifest from);
-  // For a shrunk model, whose forward pass is already known.
+  // Constructs a shrunk model, whose forward pass is already known.
   Model(Manifest from, ForwardDefinition pass);
 
-  // Only the parameters' labels may change, in copies as well.
+  // Only the parameters' labels may change, also in copies.
   Manifest manifest;
 
-  // The forward pass (model/forward/recognise.h); null if it is not known.
+  // Returns the forward pass (model/forward/recognise.h); null if it is not
+  // known.
   const ForwardDefinition* forward() const;
-  // Diagnostics of recognising it: notes, and errors if there is no forward
-  // pass.
+  // Returns the diagnostics of recognising it: notes, and errors if there is no
+  // forward pass.
   const Diagnostics& recognised() const;
   // Reports them under the severities of `diags` (--allow, --deny).
   void report_recognised(Diagnostics& diags) const;
 
-  // The model before it was quantised, as its config says; null, with the
-  // reason reported, where that does not tell. REQUIRES: there is a config.
+  // Returns the model before it was quantised, according to its config; null,
+  // with the reason reported, if the config does not determine it.
+  //
+  // REQUIRES: there is a config.
   const Model* unquantised(Diagnostics& diags) const;
 
-  // Parameters that agree in type and in name, apart from numbers.
+  // Returns classes of parameters that have the same type and the same name
+  // except for numbers.
   const Folding& folding() const;
-  // Heads, experts and other units (model/units.h). `by` may be any folding by
-  // type or finer, so that a caller reuses the one it has.
+  // Returns heads, experts and other units (model/units.h). `by` may be any
+  // folding by type or finer, so that a caller can reuse one.
   const UnitFacts& units(const Folding& by) const;
   const UnitFacts& units() const { return units(folding()); }
 

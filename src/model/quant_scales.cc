@@ -18,13 +18,14 @@ namespace {
 
 constexpr int64_t kUnbounded = std::numeric_limits<int64_t>::max();
 
-// The sizes that a block may have.
+// The range of possible block sizes.
 struct Sizes {
   int64_t least = 1;
   int64_t most = kUnbounded;
 };
 
-// `count` blocks of b cover `size`: (count - 1) b < size <= count b.
+// Returns the sizes b for which `count` blocks of b cover `size`: (count - 1) b
+// < size <= count b.
 Sizes sizes_of(int64_t size, int64_t count) {
   return {ceil_div(size, count),
           count == 1 ? kUnbounded : ceil_div(size, count - 1) - 1};
@@ -34,14 +35,15 @@ Sizes both(const Sizes& a, const Sizes& b) {
   return {std::max(a.least, b.least), std::min(a.most, b.most)};
 }
 
-// Blocks are powers of two wherever anybody has made some.
+// Returns the likeliest size: all known formats use powers of two.
 int64_t likeliest(const Sizes& sizes) {
   int64_t power = 1;
   while (power < sizes.least && power <= kUnbounded / 2) power *= 2;
   return power >= sizes.least && power <= sizes.most ? power : sizes.least;
 }
 
-// Types in which quantised numbers are stored, alone or several in one.
+// Returns whether quantised numbers are stored in the type, one or several per
+// element.
 bool holds_quantised(DType dtype) {
   return is_quantised(dtype) || dtype == DType::U8 || dtype == DType::I32 ||
          dtype == DType::U32;
@@ -52,13 +54,13 @@ bool may_be_scales(std::string_view name) {
          name.ends_with("scales");
 }
 
-// How AWQ and GPTQ call what belongs to one weight.
+// The names that AWQ and GPTQ use for the tensors of one weight.
 constexpr std::string_view kPacked = "qweight";
 constexpr std::string_view kZeros = "qzeros";
 constexpr std::string_view kOrder = "g_idx";
 constexpr std::string_view kScales = "scales";
 
-// The last component of a name; `stem` is what stands before it.
+// Returns the last component of a name; `stem` is the rest before it.
 std::string_view leaf_of(std::string_view name, std::string_view& stem) {
   size_t cut = name.size();
   while (cut > 0 && name[cut - 1] != '.' && name[cut - 1] != '/') --cut;
@@ -66,19 +68,18 @@ std::string_view leaf_of(std::string_view name, std::string_view& stem) {
   return name.substr(cut);
 }
 
-// How another tensor is called: without the last `cut` characters, and with
-// `added`.
+// The name of another tensor: remove the last `cut` characters, append `added`.
 struct OtherName {
   size_t cut = 0;
   std::string_view added;
 };
 
-// What the name of a weight says, alike for all of a class.
+// The meaning of a weight's name, which is the same for all of its class.
 struct ReadName {
-  bool quantised = false;  // by its type
-  bool scales = false;     // it may hold those of a packed weight
+  bool quantised = false;  // according to its type
+  bool scales = false;     // it may be the scales of a packed weight
   bool packed = false;
-  bool order = false;  // of groups: one entry per row of the weight
+  bool order = false;  // order of groups: one entry per row of the weight
   std::vector<OtherName> names_of_scales;
 };
 
@@ -105,15 +106,15 @@ ReadName read_name(std::string_view name, DType dtype) {
   return read;
 }
 
-// A dimension of a weight and the number of scales along it.
+// A dimension of a weight and its scales.
 struct Pair {
   size_t weight = 0;
   size_t scales = 0;
   size_t dim = 0;
 };
 
-// The dimensions that mean the same in all layers: of tensors called alike, and
-// as far from the last one.
+// Identifies a dimension across layers: the tensors' last component and dtype,
+// and the distance from the last dimension.
 using Kind = std::tuple<std::string_view, DType, size_t>;
 
 class Reader {
@@ -155,7 +156,7 @@ class Reader {
                : manifest_.buffers()[i - manifest_.size()].type.shape;
   }
 
-  // The tensor that a name leads to.
+  // Returns the tensor whose name is derived from `name`.
   std::optional<size_t> find(std::string_view name, const OtherName& other) {
     wanted_.assign(name, 0, name.size() - other.cut);
     wanted_ += other.added;
@@ -164,7 +165,8 @@ class Reader {
     return found->second;
   }
 
-  // Whether the class has met that shape there: layers are alike.
+  // Returns whether the class already has scales of that shape under that name,
+  // and records it: layers are alike.
   bool is_known(uint32_t number, size_t which, size_t tensor) {
     std::vector<std::pair<size_t, Shape>>& seen = seen_[number];
     const Shape& met = shape(tensor);
@@ -193,7 +195,7 @@ class Reader {
       }
       if (is_known(number, which, *found)) return;
       for (size_t dim = 0; dim < rank; ++dim) {
-        // Columns of `qweight` have a scale each, however packed.
+        // Each column of `qweight` has its own scales, however it is packed.
         if (read.packed && dim + 1 == rank) continue;
         if (scales[dim] < 1 || scales[dim] > mine[dim]) continue;
         pairs_.push_back({i, *found, dim});
@@ -202,8 +204,8 @@ class Reader {
     }
   }
 
-  // Columns of `scales` that share an element of `qweight` (AWQ) or of `qzeros`
-  // (GPTQ).
+  // Adds the number of columns of `scales` that share an element of `qweight`
+  // (AWQ) or of `qzeros` (GPTQ).
   void pair_packed_scales(size_t i) {
     const Shape& mine = shape(i);
     if (mine.empty()) return;
@@ -231,8 +233,9 @@ class Reader {
     return sizes_of(shape(pair.weight)[pair.dim], shape(pair.scales)[pair.dim]);
   }
 
-  // What agrees with all weights of the kind, or with this one alone. One scale
-  // for a whole dimension says nothing of blocks, where no other does.
+  // Returns a block size that agrees with all weights of the kind, else with
+  // this one alone. A single scale for a whole dimension does not determine a
+  // block size unless other weights do.
   int64_t block_of(const Pair& pair) const {
     const Sizes& all = of_kind_.at(kind_of(pair));
     if (all.most == kUnbounded) return 1;
@@ -251,7 +254,7 @@ class Reader {
       blocks.placed = scales < manifest_.size();
       blocks.scales_shape = shape(scales);
     }
-    // Where layers differ, what is whole in all of them.
+    // If layers differ, the largest block applies to all.
     blocks.blocks[dim] = std::max(blocks.blocks[dim], block);
   }
 
@@ -259,7 +262,7 @@ class Reader {
   const Folding& folding_;
   std::unordered_map<std::string_view, size_t> known_;
   std::vector<ReadName> names_;  // by class
-  // By class: which of its names of scales led to what shapes.
+  // Per class: which name of scales led to which shapes.
   std::vector<std::vector<std::pair<size_t, Shape>>> seen_;
   std::string wanted_;
   std::vector<Pair> pairs_;
@@ -272,15 +275,15 @@ class Reader {
 std::string_view quantisation_by_names(const Manifest& manifest) {
   struct Method {
     std::string_view name;
-    std::vector<std::string_view> ends;  // all of which some name has
-    // That some tensor has, where names alone may be of anything.
+    std::vector<std::string_view> ends;  // some name must have each of them
+    // A dtype that some tensor must have, if names alone are ambiguous.
     std::optional<DType> dtype = std::nullopt;
   };
   static const std::vector<Method> kMethods = {
       {"gptq", {".qweight", ".g_idx"}},
       {"awq", {".qweight", ".qzeros"}},
       {"compressed-tensors", {".weight_packed"}},
-      // DeepSeek V4, whose experts alone ModelOpt wrote.
+      // DeepSeek V4, of which ModelOpt wrote only the experts.
       {"fp8 and modelopt", {".weight_scale_2", ".scale"}, DType::F8E4M3},
       {"modelopt", {".weight_scale_2"}},
       {"fp8", {"weight_scale_inv"}},

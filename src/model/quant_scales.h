@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Quantisation blocks inferred from the tensors beside a weight that hold its
-// scales.
+// Infers quantisation blocks from the tensors that store a weight's scales.
 //
-// A checkpoint without a config tells them all the same: F8 [768, 7168] beside
-// `weight_scale_inv` [6, 56] has a scale for each 128 x 128, an AWQ `qweight`
-// beside `scales` of 32 rows a scale for each 32nd part of its rows, and
-// `scales` of 1,024 columns beside a `qweight` of 128 packs 8 of them in an
-// element. Two tensors say so together, by their names and by their shapes;
-// nothing is claimed of a weight alone.
+// This works without a config: F8 [768, 7168] with `weight_scale_inv` [6, 56]
+// has one scale per 128 x 128 elements; an AWQ `qweight` with `scales` of 32
+// rows has one scale per 32nd part of its rows; and `scales` of 1,024 columns
+// with a `qweight` of 128 columns mean that 8 columns are packed in an element.
+// The evidence is always a pair of tensors, by their names and shapes; a weight
+// alone proves nothing.
 #pragma once
 
 #include <cstdint>
@@ -21,35 +20,38 @@
 
 namespace shardplan {
 
-// Whether elements of that type are quantised values. Whole bytes (u8) may be
-// anything: packed values, scales, or zero points.
+// Returns whether elements of that type are quantised values. Whole bytes (u8)
+// may be anything: packed values, scales, or zero points.
 bool is_quantised(DType dtype);
 
-// The method whose tensors a model has, by how their names end: "awq",
-// "compressed-tensors", ..; "" where there are none. Weights of 8 bits with a
-// `weight_scale` are "compressed-tensors or modelopt", which store them alike.
-// O(tensors) where some are of a type that may be packed.
+// Returns the quantisation method whose tensors a model has, according to the
+// ends of their names: "awq", "compressed-tensors", ..; "" if there are none.
+// 8-bit weights with a `weight_scale` are "compressed-tensors or modelopt",
+// which store them in the same way. O(tensors) if some have a type that may be
+// packed.
 std::string_view quantisation_by_names(const Manifest& manifest);
 
 struct QuantBlocks {
-  // Per dimension: elements of the tensor, as stored, that must stay together;
-  // 1 or less where any cut will do.
+  // Per dimension: number of stored elements that must stay together; 1 or less
+  // if the dimension can be sharded anywhere.
   Shape blocks;
-  std::string scales;  // the tensor that says so, as in the first name seen
+  std::string scales;  // the tensor that shows it; name of the first one seen
   Shape scales_shape;
-  bool placed = false;  // it is a parameter, not a buffer
+  bool placed = false;  // the scales are a parameter, not a buffer
 };
 
-// By folded name (core/fold.h) and shape: layers are alike.
+// By folded name (core/fold.h) and shape, since layers are alike.
 using QuantBlocksByName = std::map<std::pair<std::string, Shape>, QuantBlocks>;
 
-// REQUIRES: all of a class of the folding have one type, as by placements and
-// by types. O(parameters); of a model whose types are not quantised,
-// O(classes).
+// Returns the blocks of all weights. O(parameters), but O(classes) for a model
+// whose types are not quantised.
+//
+// REQUIRES: all parameters of a class of the folding have one type, as in
+// foldings by placement and by type.
 QuantBlocksByName quant_blocks(const Manifest& manifest,
                                const Folding& folding);
 
-// The entry of a tensor; null where nothing tells.
+// Returns the entry of a tensor; null if its blocks are not known.
 const QuantBlocks* find_blocks(const QuantBlocksByName& known,
                                std::string_view name, const Shape& shape);
 

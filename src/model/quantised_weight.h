@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether the numbers of a model's weights stand for others.
+// Detects weights whose stored numbers are quantised values.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,9 @@
 
 namespace shardplan {
 
-// The first weight whose numbers stand for others; -1: there is none. Positions
-// (64 bits) and masks (`bias` of GPT-2) are whole numbers in plain models, too.
+// Returns the first weight whose numbers are quantised; -1 if there is none.
+// Plain models also have integers: positions (64 bits) and masks (`bias` of
+// GPT-2).
 inline int64_t quantised_weight(const Manifest& manifest) {
   for (size_t i = 0; i < manifest.size(); ++i) {
     const DType dtype = manifest.type(i).dtype;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is read when it is first asked for, and kept.
+// Once and ReadOnce: run a function once, and cache results by name.
 #pragma once
 
 #include <atomic>
@@ -11,9 +11,10 @@
 
 namespace shardplan {
 
-// std::call_once for what may throw, as where no memory is left: nothing may be
-// thrown through libc's frame under that one, whose unwinder is not the one of
-// a statically linked program. What threw is run again by the next caller.
+// Replaces std::call_once for functions that may throw, for example when memory
+// runs out: an exception must not pass through the libc frame below
+// std::call_once, whose unwinder differs from that of a statically linked
+// program. If the function throws, the next caller runs it again.
 class Once {
  public:
   template <typename Run>
@@ -30,13 +31,14 @@ class Once {
   std::atomic<bool> done_ = false;
 };
 
-// Kept by name. Invariant: null stands only for what is being read; what could
-// not be read, by a throw or by null, is read anew when it is asked for again.
+// A cache by name. Invariant: null stands only for a value that is being read;
+// a failed read, whether by exception or by null, is repeated on the next
+// request.
 template <typename T>
 class ReadOnce {
  public:
-  // `read` gives the shared pointer, and may ask for others; one that asks for
-  // itself is given null.
+  // `read` returns the shared pointer and may request other names. If it
+  // requests its own name, it gets null.
   template <typename Read>
   std::shared_ptr<const T> get(std::string_view name, const Read& read) {
     const auto [place, fresh] = read_.emplace(std::string(name), nullptr);
@@ -50,7 +52,7 @@ class ReadOnce {
  private:
   using Map = std::map<std::string, std::shared_ptr<const T>, std::less<>>;
 
-  // Takes the name out again unless it was read.
+  // Removes the name again unless it was read successfully.
   struct Attempt {
     Map& read;
     std::string_view name;

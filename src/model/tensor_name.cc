@@ -12,7 +12,8 @@
 namespace shardplan {
 namespace {
 
-// name.find_last_of("./"), which searches a set for every character.
+// Equals name.find_last_of("./"), which searches a set for every character and
+// is slower.
 size_t last_separator(std::string_view name) {
   for (size_t i = name.size(); i > 0; --i) {
     if (name[i - 1] == '.' || name[i - 1] == '/') return i - 1;
@@ -29,8 +30,9 @@ std::string_view pop_component(std::string_view& name) {
   return last;
 }
 
-// Modules that PEFT puts around the one that it adapts: `q_proj.base_layer`,
-// `lm_head.modules_to_save.default`, `lm_head.original_module`.
+// Skips modules that PEFT adds around the module that it adapts:
+// `q_proj.base_layer`, `lm_head.modules_to_save.default`,
+// `lm_head.original_module`.
 void skip_wrappers(std::string_view& name, std::string_view& module) {
   if (module == "base_layer" || module == "original_module") {
     module = pop_component(name);
@@ -43,7 +45,8 @@ void skip_wrappers(std::string_view& name, std::string_view& module) {
   }
 }
 
-// `blk.0.attn_q.weight`: below a layer's number.
+// Returns whether the name is like `blk.0.attn_q.weight`, below a layer's
+// number.
 bool is_gguf_attention(const TensorName& name) {
   return name.module.starts_with("attn_") && !name.parent.empty() &&
          name.parent.find_first_not_of("0123456789") == std::string_view::npos;
@@ -131,8 +134,8 @@ std::optional<TensorKind> tensor_kind(const TensorName& name) {
 
 namespace {
 
-// Whether this name below a block of MaxText's is one of its stacked experts,
-// and neither the router nor what it has beside them.
+// Returns whether this name below one of MaxText's blocks is a stack of
+// experts, not the router or another tensor next to it.
 bool holds_experts(std::string_view block, std::string_view below) {
   if (block.starts_with("MoeBlock")) return below != "gate";
   return (block == "moe_block" || block == "routed_experts") &&
@@ -157,7 +160,7 @@ ExpertName expert_name(std::string_view name) {
     }
     int64_t number = 0;
     const char* end = after.data() + after.size();
-    // A number too large to hold is one all the same: not stacked.
+    // A number that is too large still means one expert, not a stack.
     if (std::from_chars(after.data(), end, number).ec != std::errc()) {
       return {false, std::nullopt, after};
     }
@@ -224,7 +227,7 @@ void agree(std::optional<int64_t>& value, int64_t seen, bool is_first) {
   }
 }
 
-// `tensors` tensors of that shape in one stack.
+// Records `tensors` tensors of that shape in one stack.
 void note_stack(std::string_view stack, const Shape& shape, int64_t tensors,
                 LayoutHints& hints) {
   auto known = hints.stacks.find(stack);
@@ -267,8 +270,8 @@ std::string_view stack_of(std::string_view name) {
 std::optional<StackedLayers> stacked_layers(const StackEvidence& stack,
                                             std::optional<int64_t> layers) {
   if (stack.least_rank == 0) return std::nullopt;
-  // Without facts: norms are stacked to rank 2 and matrices to 3, and nothing
-  // else gives every tensor of a name the same size in one place.
+  // Without facts: norms are stacked to rank 2 and matrices to rank 3. No other
+  // layout gives every tensor of a name the same size in one place.
   constexpr int64_t kEnough = 3;
   const bool is_plain =
       stack.tensors >= kEnough && stack.least_rank == 2 && stack.most_rank > 2;
@@ -278,7 +281,7 @@ std::optional<StackedLayers> stacked_layers(const StackEvidence& stack,
   const bool first = agrees(stack.first);
   const bool second = stack.least_rank > 1 && agrees(stack.second);
   if (first == second) {
-    // Both are alike everywhere: the one that the facts say, if only one is.
+    // Both sizes agree everywhere: use the one in the facts, if it is only one.
     if (!first || stack.first == stack.second) return std::nullopt;
     if (stack.first == layers) return StackedLayers{0, *layers};
     if (stack.second == layers) return StackedLayers{1, *layers};
@@ -292,7 +295,7 @@ LayoutHints layout_hints(const Manifest& manifest, const Folding& folding) {
   LayoutHints hints;
   hints.blocks = quant_blocks(manifest, folding);
   hints.kinds = manifest.kinds;
-  // Classes whose members lie in several stacks.
+  // Classes whose members are in several stacks.
   std::vector<bool> apart(folding.classes.size(), false);
   bool any_apart = false;
   for (size_t number = 0; number < folding.classes.size(); ++number) {
@@ -372,7 +375,7 @@ std::optional<size_t> vocab_dim(std::string_view name, const TensorType& type,
       return static_cast<size_t>(found - shape.begin());
     }
   }
-  // A module called `output` may be anything.
+  // A module named `output` may be anything.
   if (tail.module == "output" && !facts.vocab) return std::nullopt;
   return use == VocabUse::Head && tail.leaf == "kernel" ? shape.size() - 1 : 0;
 }

@@ -20,19 +20,20 @@
 namespace shardplan {
 namespace {
 
-// Axes whose devices each hold some of the layers: MaxText's `stage`, and what
-// others call it.
+// Axes whose devices each store some of the layers: MaxText's `stage`, and its
+// names elsewhere.
 constexpr std::array<std::string_view, 5> kPipelineAxes = {
     "stage", "stages", "pp", "pipe", "pipeline"};
 
-// Axes whose devices work on other experts or tokens.
+// Axes whose devices process other experts or tokens.
 constexpr std::array<std::string_view, 3> kTokenAxes = {"ep", "sp", "cp"};
 
 bool is_one_of(std::span<const std::string_view> names, const AxisName& axis) {
   return contains(names, axis);
 }
 
-// As many shards as whole copies of each KV head.
+// Returns whether there are exactly enough shards for whole copies of each KV
+// head.
 bool replicates(const Unit& unit, int64_t heads, int64_t shards,
                 const Declarations& declared) {
   return declared.replicate_kv_heads && shards > heads && shards % heads == 0 &&
@@ -115,8 +116,9 @@ std::vector<Unit> units_of(std::string_view name, const TensorType& type,
       units.push_back(*packed);
     }
   }
-  // The config's word of a tensor counts more than the size of blocks that it
-  // names, since it may store some layers with other blocks, or none.
+  // The block declared for this tensor takes precedence over the config's
+  // general block size, since a checkpoint may store some layers with other
+  // blocks, or none.
   const bool is_said =
       kind != nullptr && std::ranges::any_of(*kind, [](const DimKind& dim) {
         return dim.block != 1;
@@ -160,7 +162,8 @@ StoredSize stored_size(const Unit& unit, int64_t size, int64_t shards,
   if (shards == 1 || unit.inside || is_cut(unit, shards, declared)) return none;
   if (!unit.parts.empty()) return stored_parts(unit, size, shards, declared);
   if (unit.count % shards == 0) return none;
-  // Not cut, though the shards do not divide the units: they are replicated.
+  // The shards do not divide the units and yet split none: units are
+  // replicated.
   std::optional<int64_t> stored;
   if (unit.kind == UnitKind::KvHead) {
     stored = checked_mul(size, shards / unit.count);
@@ -185,17 +188,17 @@ UnitFacts unit_facts(const Manifest& manifest) {
   return unit_facts(manifest, fold_by_type(manifest));
 }
 
-// A name says which projection a tensor is; the shape must then agree with the
-// facts. Where heads stand depends on the layout:
+// The name determines which projection a tensor is; the shape must then agree
+// with the facts. The position of the heads depends on the layout:
 //
 //                     q, k, v               output projection
 //   weight            [rows, in]            [out, rows]
 //   kernel            [in, rows]            [rows, out]
 //   kernel, split     [in, heads, dim]      [heads, dim, out]
-//   bias              [rows], [heads, dim]  (not cut)
+//   bias              [rows], [heads, dim]  (not sharded)
 //
-// with rows = heads x dim. Kernels of scanned layers have one more dimension,
-// the layers, in front or second.
+// where rows = heads x dim. Kernels of scanned layers have one more dimension,
+// the layers, in first or second place.
 //
 // llama.cpp permutes the rows of q and k, but only within a head.
 //
@@ -209,14 +212,14 @@ UnitFacts unit_facts(const Manifest& manifest) {
 
 namespace {
 
-// The heads that a projection has, of one kind.
+// The heads of one kind in a projection.
 struct Heads {
   UnitKind kind = UnitKind::Head;
   int64_t count = 0;
   int64_t dim = 0;      // size of a head; 0: unknown
-  int64_t queries = 0;  // query heads, beside KV heads; 0: unknown
+  int64_t queries = 0;  // query heads if these are KV heads; 0: unknown
 
-  // Whether `rows` are all heads side by side.
+  // Returns whether `rows` are all heads side by side.
   bool fill(int64_t rows) const {
     if (rows < 1 || rows % count != 0) return false;
     return dim == 0 || rows / count == dim;
@@ -224,14 +227,14 @@ struct Heads {
   Unit at(size_t index) const {
     return {static_cast<int>(index), kind, count, false, {}, queries};
   }
-  // A dimension within a head: any cut splits it.
+  // Returns the unit of a dimension within a head: any shard splits it.
   Unit within(size_t index) const {
     return {static_cast<int>(index), kind, 1, true};
   }
 };
 
-// q, k, v and their biases: heads end the shape of a kernel or bias, with or
-// without a dimension for the layers before them.
+// Returns the units of q, k, v and their biases: heads are the last dimensions
+// of a kernel or bias, possibly after a dimension of layers.
 std::vector<Unit> input_units(const Shape& shape, TensorKind layout,
                               const Heads& heads) {
   const size_t rank = shape.size();
@@ -255,7 +258,8 @@ std::vector<Unit> input_units(const Shape& shape, TensorKind layout,
   return {};
 }
 
-// The output projection's kernel: heads start the shape, or follow the layers.
+// Returns the units of the output projection's kernel: heads are the first
+// dimensions, or follow that of layers.
 std::vector<Unit> output_kernel_units(const Shape& shape, const Heads& heads) {
   const size_t rank = shape.size();
   if (rank == 2 && heads.fill(shape[0])) return {heads.at(0)};
@@ -265,7 +269,7 @@ std::vector<Unit> output_kernel_units(const Shape& shape, const Heads& heads) {
       return {heads.at(0), heads.within(1)};
     }
     const bool first = heads.fill(shape[0]);
-    if (first == heads.fill(shape[1])) return {};  // neither, or no telling
+    if (first == heads.fill(shape[1])) return {};  // neither, or ambiguous
     return {heads.at(first ? 0 : 1)};
   }
   if (rank == 4 && shape[2] == heads.dim) {
@@ -278,7 +282,7 @@ std::vector<Unit> output_kernel_units(const Shape& shape, const Heads& heads) {
 
 std::vector<Unit> output_units(const Shape& shape, TensorKind layout, bool conv,
                                const Heads& heads) {
-  if (layout == TensorKind::Bias) return {};  // hidden-sized: no heads in it
+  if (layout == TensorKind::Bias) return {};  // hidden-sized: it has no heads
   if (!conv && layout == TensorKind::Kernel) {
     return output_kernel_units(shape, heads);
   }
@@ -328,7 +332,7 @@ std::optional<Fusion> fusion_of(const NamedTensor& tensor) {
   const auto has = [&](std::string_view part) {
     return contains(tensor.name, part);
   };
-  // ChatGLM2 and later have Falcon's name for another layout, InternLM2 has
+  // ChatGLM2 and later use Falcon's name for another layout; InternLM2 uses
   // that of the original Llama code.
   if (module == "query_key_value" && has("transformer.encoder.layers")) {
     return Fusion::SideBySide;
@@ -340,7 +344,7 @@ std::optional<Fusion> fusion_of(const NamedTensor& tensor) {
   return std::nullopt;
 }
 
-// The dimension of a fused projection that has the rows.
+// Returns the dimension of a fused projection that contains the rows.
 std::optional<size_t> fused_dim(const NamedTensor& tensor, TensorKind layout,
                                 int64_t rows) {
   const Shape& shape = tensor.type.shape;
@@ -364,7 +368,7 @@ std::vector<Unit> fused_units(const NamedTensor& tensor, Fusion fusion,
   const int64_t heads = facts.heads.value_or(0);
   const int64_t kv_heads = facts.kv_heads.value_or(heads);
   const int64_t dim = facts.head_dim.value_or(0);
-  // Far above any model, and no product of them overflows.
+  // Far above any model, and no product of these overflows.
   constexpr int64_t kMost = int64_t{1} << 20;
   if (heads < 1 || kv_heads < 1 || dim < 1 || heads > kMost || dim > kMost ||
       kv_heads > heads || heads % kv_heads != 0 ||
@@ -376,7 +380,7 @@ std::vector<Unit> fused_units(const NamedTensor& tensor, Fusion fusion,
   Unit unit;
   unit.dim = static_cast<int>(*at);
   unit.queries = heads;
-  // One KV head for all: a single group is q, k and v side by side.
+  // With a single KV head, the only group is q, k and v side by side.
   if (fusion == Fusion::Grouped && kv_heads > 1) {
     unit.kind = UnitKind::HeadGroup;
     unit.count = kv_heads;
@@ -411,34 +415,35 @@ std::vector<Unit> attention_units(const NamedTensor& tensor,
 
 // Quantisation blocks: elements that share a scale.
 //
-// Facts give the rows and columns of a block, of the last two dimensions of
+// The facts give the rows and columns of a block, in the last two dimensions of
 // every quantised matrix (FP8: 128 x 128; formats that quantise along a row: 1
 // x 32 or 1 x 256). A shard must begin where a block begins. MXFP4 checkpoints
-// hold a block as 16 bytes in a dimension of its own, the last of `_blocks`.
-// Where no facts say it, or a weight has another number of scales than they
-// say, the scales beside it tell its blocks by their shapes (quant_scales.h).
+// store a block as 16 bytes in a separate dimension, the last of `_blocks`.
+// Without such facts, or if a weight has another number of scales than they
+// imply, the shapes of its scales determine its blocks (quant_scales.h).
 //
 // The types of GGUF are blocks: 32 or 256 elements of a row are packed with
-// their scales, so that no part of a block can be stored at all.
+// their scales, so no part of a block can be stored at all.
 
 namespace {
 
 std::optional<Unit> block_unit(size_t dim, int64_t size,
                                std::optional<int64_t> block) {
   if (!block || *block < 2 || size < 1) return std::nullopt;
-  // The last block may be smaller; no equal shards begin at blocks then.
+  // If the last block is smaller, equal shards cannot all begin at blocks.
   const int64_t count = size % *block == 0 ? size / *block : 1;
   return Unit{static_cast<int>(dim), UnitKind::QuantBlock, count};
 }
 
-// Scales are not quantised themselves, though their type may be one of those.
+// Returns whether the tensor is itself a scale: scales are not quantised,
+// though they may have a quantised type.
 bool is_scale(std::string_view leaf) {
   return leaf.ends_with("scale") || leaf.ends_with("scales") ||
          leaf.ends_with("scale_inv") || leaf.ends_with("zero_point");
 }
 
-// Whether a weight has as many scales as blocks of the given size: a checkpoint
-// may store some of its weights by another method than the blocks are of.
+// Returns whether a weight has as many scales as blocks of the given size: a
+// checkpoint may store some weights with a method of other blocks.
 bool has_blocks(const QuantBlocks& told, const Shape& shape,
                 const Facts& facts) {
   const size_t rank = shape.size();
@@ -449,8 +454,8 @@ bool has_blocks(const QuantBlocks& told, const Shape& shape,
              ceil_div(shape[rank - 1], facts.quant_columns.value_or(1));
 }
 
-// The bytes of a block of MXFP4 have a dimension of their own, the last, of
-// which no part can be stored.
+// Returns whether the last dimension is the bytes of MXFP4 blocks, of which no
+// part can be stored.
 bool has_bytes_of_blocks(const NamedTensor& tensor) {
   return tensor.tail.module.ends_with("_blocks") &&
          tensor.type.shape.size() == 4 && tensor.type.dtype == DType::U8;
@@ -464,7 +469,7 @@ std::vector<Unit> blocks_of_kind(const ParameterKind& kind,
   const DType dtype = tensor.type.dtype;
   const bool plain = dtype == DType::F32 || dtype == DType::BF16 ||
                      dtype == DType::F16 || dtype == DType::F64;
-  // The weight of a layer that is not quantised, where others are.
+  // The layer of this weight is not quantised, though others are.
   if (plain && tensor.tail.leaf == "weight") return units;
   for (size_t dim = 0; dim < kind.size(); ++dim) {
     auto unit = block_unit(dim, tensor.type.shape[dim], kind[dim].block);
@@ -512,12 +517,12 @@ std::vector<Unit> block_units(const NamedTensor& tensor, const Facts& facts,
   return units;
 }
 
-// Stacked experts: [E, ..] with layers in front or second, or, as DBRX has
-// them, the rows of all experts in one matrix [E x inner, hidden].
+// Stacked experts: [E, ..] with layers in first or second place or, in DBRX,
+// the rows of all experts in one matrix [E x inner, hidden].
 
 namespace {
 
-// Where stacked experts have their experts.
+// Returns the dimension of stacked experts that is the experts.
 std::optional<int> expert_dim(const NamedTensor& tensor, int64_t experts) {
   const Shape& shape = tensor.type.shape;
   const TensorName& tail = tensor.tail;
@@ -550,10 +555,10 @@ std::vector<Unit> expert_units(const NamedTensor& tensor, const Facts& facts) {
   return units;
 }
 
-// Scanned layers: one tensor holds all layers, along its first dimension, or
-// its second (MaxText). A loop takes one layer at a time, so layers are not to
-// be spread over devices, except over the stages of a pipeline. Rules that were
-// written for separate layers land on the wrong dimension here.
+// Scanned layers: one tensor stores all layers, along its first dimension or
+// its second (MaxText). A loop processes one layer at a time, so layers must
+// not be sharded over devices, except over the stages of a pipeline. Rules that
+// were written for separate layers apply to the wrong dimension here.
 
 std::optional<Unit> layer_unit(const NamedTensor& tensor, const Facts& facts,
                                const LayoutHints& hints) {
@@ -566,15 +571,15 @@ std::optional<Unit> layer_unit(const NamedTensor& tensor, const Facts& facts,
 }
 
 // Packed gate and up of a gated feed-forward layer: one tensor, because one
-// product is quicker than two.
+// product is faster than two.
 //
 //   [gate; up]         two halves (Phi-3, ChatGLM, Llama 4, Megatron, vLLM);
 //                      the first of two shards would be all gates
-//   gate, up, gate, .. alternating (gpt-oss): any even number of rows is whole
+//   gate, up, gate, .. alternating (gpt-oss): any even number of rows is pairs
 //
-// That a tensor is packed is known by its name, or by its sibling that takes
-// half of what it gives. Where its rows are depends on the layout; of stacked
-// experts [E, a, b] only the sibling tells.
+// A tensor is known to be packed by its name, or by its sibling that reads half
+// as many inputs as it has outputs. The position of its rows depends on the
+// layout; for stacked experts [E, a, b] only the sibling determines it.
 
 namespace {
 
@@ -596,13 +601,14 @@ bool alternates(std::string_view module, const LayoutHints& hints) {
          (module.starts_with("gate_up_proj_") && is_named_packed(module));
 }
 
-// Of [E, a, b], from the sibling [E, b or a / 2, a or b].
+// Returns the packed dimension of [E, a, b], from the sibling [E, b or a / 2, a
+// or b].
 std::optional<size_t> packed_expert_dim(const Shape& shape,
                                         const LayoutHints& hints) {
   const auto is_down = [&](int64_t a, int64_t b) {
     return hints.expert_downs.contains({a, b});
   };
-  // [E, in, 2 x inner] beside [E, inner, in], or the transpose of both.
+  // [E, in, 2 x inner] with [E, inner, in], or the transpose of both.
   const bool last = shape[2] % 2 == 0 && is_down(shape[2] / 2, shape[1]);
   const bool second = shape[1] % 2 == 0 && is_down(shape[2], shape[1] / 2);
   if (last == second) return std::nullopt;

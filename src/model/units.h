@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Units: what of a dimension must stay whole, though numbers would divide it.
+// Units: the parts of a dimension that must not be split, even if their number
+// of rows is divisible.
 //
-// `k_proj` of a model with 8 KV heads has 1,024 rows, which 16 divides; half a
-// head per device is wrong all the same (SP206). A unit says that a dimension
+// `k_proj` of a model with 8 KV heads has 1,024 rows, which 16 divides, yet
+// half a head per device is wrong (SP206). A unit says that a dimension
 // consists of `count` equal parts (attention heads, experts, quantisation
-// blocks), so it may be cut into n shards only where n divides `count`; or that
-// it is packed: several tensors side by side, of which a contiguous shard would
-// hold one and not the others.
+// blocks), so it may be sharded n ways only if n divides `count`; or that it is
+// packed: several tensors side by side, of which a contiguous shard would have
+// one and not the others.
 #pragma once
 
 #include <algorithm>
@@ -35,13 +36,13 @@ enum class UnitKind : uint8_t {
   PackedGateUp,  // packed: gate, up
   GateUpPair,    // a gate row and its up row, alternating
   Expert,
-  ExpertGroup,  // experts that routing chooses together
+  ExpertGroup,  // experts that routing selects together
   QuantBlock,   // elements that share a scale
   Layer,        // of scanned layers, stacked along the dimension
 };
 std::string_view unit_name(UnitKind kind);  // "head", "KV head", "expert"
 
-// One of the tensors that are packed in a dimension.
+// One of the tensors that a dimension packs.
 struct Part {
   std::string_view name;  // "gate", "k"
   int64_t rows = 0;
@@ -52,38 +53,41 @@ struct Part {
 struct Unit {
   int dim = 0;  // 0-based
   UnitKind kind = UnitKind::Head;
-  int64_t count = 1;  // units in the dimension; 1: any cut splits it
-  // The dimension lies within one unit: an element of it is less than a unit.
+  int64_t count = 1;  // units in the dimension; 1: any shard splits it
+  // The dimension is part of one unit: an element of it is less than a unit.
   bool inside = false;
   std::vector<Part> parts = {};  // of a packed dimension; else empty
-  // Query heads of the model, where KV heads can be replicated; else 0.
+  // Query heads of the model if KV heads can be replicated; else 0.
   int64_t queries = 0;
-  // Less than a unit cannot be stored, so that every axis meets it, also those
-  // over which a weight is gathered before use.
+  // Less than a unit cannot be stored, so every axis must respect the unit,
+  // even axes over which a weight is gathered before use.
   bool atomic = false;
 };
 
-// The units of a parameter, known by its name (Hugging Face, Flax, EasyDeL,
-// MaxText, Megatron and vLLM spellings, weights and biases, either layout), its
-// shape, the facts and what all names together tell. Nothing is claimed where a
-// name is not known or the shape does not agree with the facts.
+// Returns the units of a parameter. They are determined by its name (Hugging
+// Face, Flax, EasyDeL, MaxText, Megatron and vLLM spellings, weights and
+// biases, either layout), its shape, the facts, and hints from all names
+// together. Returns none if the name is not known or the shape contradicts the
+// facts.
 std::vector<Unit> units_of(std::string_view name, const TensorType& type,
                            const Facts& facts, const LayoutHints& hints = {});
 
-// The axes of a dimension that meet its units. Those of the batch (fsdp, dp,
-// data, replica) do not: a weight is gathered over them before use. For stacked
-// layers every axis counts, but for those of a pipeline (pp, stage, ..).
-// Quantisation blocks do not meet axes of experts and sequences (ep, sp, cp)
-// either, whose devices have other tokens: shipped sets store hidden dimensions
-// over them, unless a block is how the elements are stored.
+// Returns the axes of a dimension that must not split its units. Batch axes
+// (fsdp, dp, data, replica) may split them, since a weight is gathered over
+// them before use. For stacked layers every axis counts except pipeline axes
+// (pp, stage, ..). Axes of experts and sequences (ep, sp, cp) may split
+// quantisation blocks: their devices have other tokens, and shipped rule sets
+// shard stored hidden dimensions over them. If a block is the storage format
+// itself (`atomic`), every axis counts.
 AxisNames cutting_axes(const Unit& unit, AxisNames axes);
 
-// Whether a cut into that many shards splits a unit or gives a device one part
-// of a packed dimension without the others, stored as declared.
+// Returns whether that many shards split a unit, or give a device one part of a
+// packed dimension without the others, if the parameter is stored as declared.
 bool is_cut(const Unit& unit, int64_t shards, const Declarations& declared);
 
-// What a declaration makes of a dimension of `size` rows cut into `shards`: its
-// stored size and why, or an empty `why` where none applies.
+// The stored size of a dimension under a declaration, and the reason; `why` is
+// empty if no declaration applies. stored_size() computes it for a dimension of
+// `size` rows with `shards` shards.
 struct StoredSize {
   int64_t size = 0;
   std::string why;
@@ -91,31 +95,34 @@ struct StoredSize {
 StoredSize stored_size(const Unit& unit, int64_t size, int64_t shards,
                        const Declarations& declared);
 
-// Everything that must be known of a model to tell the units of its tensors.
+// Everything about a model that determines the units of its tensors.
 
 struct UnitFacts {
   Facts facts;  // given, or inferred
   LayoutHints hints;
-  // How inferred facts were come by; empty where they were given.
+  // How inferred facts were found; empty if the facts were given.
   std::vector<std::string> why;
 
-  // From a config or the manifest, and taken at their word.
+  // Returns whether the facts come from a config or the manifest and are
+  // trusted.
   bool given() const {
     return facts.from == FactsFrom::Config || facts.from == FactsFrom::Manifest;
   }
 };
 
-// Names are read once per class; `folding` is by placement or by type.
+// Collects the facts and hints. Names are read once per class; `folding` is by
+// placement or by type.
 UnitFacts unit_facts(const Manifest& manifest, const Folding& folding);
-// The same where nothing is folded yet. O(parameters).
+// Does the same if nothing is folded yet. O(parameters).
 UnitFacts unit_facts(const Manifest& manifest);
 
 // The mesh axes that shard the batch, by their usual names.
 //
 // A weight that such an axis shards is gathered over it before use (FSDP), and
-// sequences are dealt out over it. eformer's PartitionAxis calls them fsdp and
-// dp, levanter and t5x data, torchtitan dp_shard and dp_replicate; in a view
-// for experts they are edp and efsdp (Megatron, torchtitan).
+// the sequences of the batch are distributed over it. eformer's PartitionAxis
+// calls them fsdp and dp, levanter and t5x data, torchtitan dp_shard and
+// dp_replicate; in a view for experts they are edp and efsdp (Megatron,
+// torchtitan).
 
 inline constexpr std::array<std::string_view, 8> kGatheredAxes = {
     "dp",  "fsdp",  "data",     "replica",
@@ -125,16 +132,16 @@ inline bool is_gathered_axis(std::string_view axis) {
   return contains(kGatheredAxes, axis);
 }
 
-// Whether an axis is that of tensor parallelism, by its usual names.
+// Returns whether an axis has a usual name for tensor parallelism.
 inline bool is_tensor_axis(std::string_view axis) {
   return axis == "tp" || axis == "tensor" || axis == "model";
 }
 
-// Whether an axis is that of a pipeline's stages, by its usual names.
+// Returns whether an axis has a usual name for pipeline stages.
 bool is_pipeline_axis(std::string_view axis);
 
-// Axes over which devices hold copies of the model and work on other sequences
-// (data parallelism without sharding), by their usual names.
+// Axes over which devices replicate the model and process other sequences (data
+// parallelism without sharding), by their usual names.
 inline constexpr std::array<std::string_view, 8> kDataAxes = {
     "dp",  "data", "replica",     "batch", "data_parallel",
     "ddp", "edp",  "dp_replicate"};
@@ -143,36 +150,40 @@ inline bool is_data_axis(std::string_view axis) {
   return contains(kDataAxes, axis);
 }
 
-// The kinds of units, one function and one file each; units.cc asks them all.
+// The kinds of units, one function and one file each, all called by units.cc.
 
-// A parameter, read.
+// A parameter with its parsed name.
 struct NamedTensor {
   std::string_view name;
   TensorName tail;
   const TensorType& type;
 };
 
-// Heads, KV heads, head groups and fused q, k, v. REQUIRES: in_attention.
+// Returns heads, KV heads, head groups and fused q, k, v.
+//
+// REQUIRES: in_attention(tensor.tail).
 std::vector<Unit> attention_units(const NamedTensor& tensor,
                                   const Facts& facts);
-// Packed gate and up, concatenated or alternating.
+// Returns packed gate and up, concatenated or alternating.
 std::optional<Unit> gate_up_unit(const NamedTensor& tensor,
                                  const LayoutHints& hints);
-// Experts and groups of them.
+// Returns experts and groups of experts.
 std::vector<Unit> expert_units(const NamedTensor& tensor, const Facts& facts);
-// Quantisation blocks.
+// Returns quantisation blocks.
 std::vector<Unit> block_units(const NamedTensor& tensor, const Facts& facts,
                               const LayoutHints& hints);
-// The same by what an architecture says of it.
+// Returns the quantisation blocks that an architecture declares.
 std::vector<Unit> blocks_of_kind(const ParameterKind& kind,
                                  const NamedTensor& tensor);
-// What an architecture says of a parameter; null where none explains it.
+// Returns an architecture's explanation of a parameter; null if none explains
+// it.
 const ParameterKind* find_kind(std::string_view name, const TensorType& type,
                                const LayoutHints& hints);
-// Heads, KV heads, head groups, packed parts and experts, by labels.
+// Returns heads, KV heads, head groups, packed parts and experts, by the labels
+// of dimensions.
 std::vector<Unit> units_of_kind(const ParameterKind& kind,
                                 const TensorType& type, const Facts& facts);
-// The stack of scanned layers.
+// Returns the stack of scanned layers.
 std::optional<Unit> layer_unit(const NamedTensor& tensor, const Facts& facts,
                                const LayoutHints& hints);
 

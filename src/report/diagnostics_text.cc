@@ -11,7 +11,7 @@
 namespace shardplan {
 namespace {
 
-// How the character at `at` is shown; `at` moves behind it.
+// Returns the displayed form of the character at `at`, and moves `at` past it.
 std::string shown_character(std::string_view line, size_t& at) {
   const size_t start = at;
   decode_utf8(line, at);
@@ -19,10 +19,12 @@ std::string shown_character(std::string_view line, size_t& at) {
                              : printable(line.substr(start, at - start));
 }
 
-// The start of the character before `at`. REQUIRES: at > 0.
+// Returns the start of the character before `at`.
+//
+// REQUIRES: at > 0.
 size_t previous(std::string_view line, size_t at) {
-  // Longest first: the last byte of a character alone is invalid, so it would
-  // pass for a character of one byte.
+  // The longest length is tried first: the last byte of a character alone is
+  // invalid and would count as a character of one byte.
   for (size_t length = std::min<size_t>(4, at); length > 1; --length) {
     size_t next = at - length;
     decode_utf8(line, next);
@@ -35,13 +37,13 @@ int width_at(std::string_view line, size_t at) {
   return display_width(shown_character(line, at));
 }
 
-// The window being found: bytes [begin, end), with the columns still free.
+// The window as it grows: bytes [begin, end), and the columns still free.
 struct Window {
   size_t begin = 0;
   size_t end = 0;
   int room = 0;
 
-  // Takes characters in while they fit. Moves `end` up to `limit`.
+  // Moves `end` right over characters that fit, at most to `limit`.
   void grow_right(std::string_view line, size_t limit) {
     while (end < limit) {
       const int width = width_at(line, end);
@@ -50,7 +52,7 @@ struct Window {
       shown_character(line, end);
     }
   }
-  // Moves `begin` back by at most `most` columns.
+  // Moves `begin` left by at most `most` columns.
   void grow_left(std::string_view line, int most) {
     most = std::min(most, room);
     while (begin > 0) {
@@ -68,15 +70,16 @@ int mark_width(const Style& style) {
   return display_width(glyphs(style).ellipsis);
 }
 
-// The whole line when it fits, else what fits around [begin, end).
+// Returns the whole line if it fits, else the part that fits around [begin,
+// end).
 Window window_around(std::string_view line, size_t begin, size_t end, int width,
                      const Style& style) {
   Window whole{0, 0, width};
   whole.grow_right(line, line.size());
   if (whole.end == line.size()) return whole;
   const int inner = std::max(1, width - 2 * mark_width(style));
-  // A quarter of the room goes to what stands before, or half of what [begin,
-  // end) leaves free; what is not needed there goes behind, and back again.
+  // A quarter of the room, or half of what [begin, end) leaves free, is for the
+  // text before it. Room that one side does not need goes to the other.
   Window window{begin, begin, inner - inner / 4};
   window.grow_right(line, end);
   const bool all_of_it = window.end >= end;
@@ -84,7 +87,7 @@ Window window_around(std::string_view line, size_t begin, size_t end, int width,
   window.grow_left(line, all_of_it ? window.room / 2 : inner / 4);
   window.grow_right(line, line.size());
   window.grow_left(line, window.room);
-  // Where nothing is left out there is no sign to keep room for.
+  // A side where nothing is omitted needs no room for an ellipsis.
   if (window.begin == 0 || window.end == line.size()) {
     window.room += mark_width(style);
   }
@@ -98,7 +101,7 @@ struct Columns {
   int end = -1;
 };
 
-// A window as it is printed, and where the marks are in it.
+// A window as it is printed, and the columns of the marks in it.
 struct View {
   std::string text;
   int width = 0;
@@ -128,14 +131,14 @@ View view_of(std::string_view line, const Window& window,
     at = next;
   }
   for (Columns& columns : view.columns) {
-    if (columns.begin < 0) columns.begin = view.width;  // behind the last one
+    if (columns.begin < 0) columns.begin = view.width;  // after the end
     columns.end = std::max(columns.end, columns.begin + 1);
   }
   if (window.end < line.size()) view.text += glyphs(style).ellipsis;
   return view;
 }
 
-// A line of pieces at given columns, left to right.
+// A line of pieces at given columns, written from left to right.
 class Canvas {
  public:
   explicit Canvas(const Style& style) : style_(style) {}
@@ -159,8 +162,9 @@ class Underlines {
              const Style& style)
       : view_(view), marks_(marks), paint_(paint), style_(style) {}
 
-  // The row of carets and dashes. The rightmost text follows it if no other
-  // mark reaches that far; the others hang below, from right to left.
+  // Returns the row of carets and dashes, and the lines under it. The rightmost
+  // text follows the row if no other mark reaches that far; the other texts
+  // hang below, from right to left.
   std::vector<std::string> draw() const {
     std::vector<size_t> hanging;
     for (size_t i = 0; i < marks_.size(); ++i) {
@@ -223,7 +227,8 @@ class Underlines {
     }
   }
 
-  // What ties hanging texts to their marks, left of column `before`.
+  // Draws the bars that connect hanging texts to their marks, left of column
+  // `before`.
   Canvas bars(const std::vector<size_t>& hanging, int before = 1 << 30) const {
     Canvas line(style_);
     int last = -1;
@@ -283,7 +288,7 @@ std::string draw_line(std::string_view line, int width, const Style& style) {
 
 namespace {
 
-// Of a grouped finding's parameters, those that are named.
+// Number of parameters of a grouped finding that are named.
 constexpr size_t kNamed = 3;
 constexpr int kLeastSource = 20;  // columns, however narrow the terminal
 
@@ -298,7 +303,7 @@ Paint paint_of(Severity severity) {
   }
 }
 
-// A label with its line, as bytes of that line.
+// A label, as a line and bytes of that line.
 struct Placed {
   int64_t line = 1;
   Mark mark;
@@ -337,12 +342,13 @@ std::vector<Block> blocks_of(const Diagnostic& diagnostic) {
   return blocks;
 }
 
-// "`a`, `b`, `c` and 19 more parameters"; empty when the diagnostic is about
-// one parameter, or names the first one already.
+// Returns "`a`, `b`, `c` and 19 more parameters"; empty if the diagnostic is
+// about one parameter, or already names the first one.
 std::string parameters_text(const Diagnostic& diagnostic) {
   const std::vector<std::string>& names = diagnostic.parameters;
   if (names.size() < 2) return {};
-  // As shown: an escaped name in a message is not this one to a reader either.
+  // Compares the displayed form: readers do not recognise an escaped name
+  // either.
   const auto names_first = [&](const std::string& text) {
     return printable(text).find(names.front()) != std::string::npos;
   };
@@ -413,7 +419,7 @@ class Writer {
         "\n";
   }
 
-  // "12 | text"
+  // Writes "12 | text".
   void gutter_line(std::string_view number, std::string_view text) {
     out_ += painted(pad(number, static_cast<int>(gutter_), true) + " |",
                     Paint::Dim, style_);
@@ -426,8 +432,8 @@ class Writer {
     if (follows) gutter_line("", "");
     if (!is_flag(*block.file)) {
       out_.append(gutter_, ' ');
-      // Not the `:::` of compilers: a line that begins so may be a command to
-      // the runner of a CI job.
+      // This is not the `:::` of compilers: the runner of a CI job may execute
+      // a line that begins with it.
       out_ += painted("--> ", Paint::Dim, style_);
       out_ += shown(block.file->name(), style_) + ":" +
               std::to_string(block.place.line) + ":" +
@@ -445,7 +451,8 @@ class Writer {
     }
   }
 
-  // What stands between two marked lines: the one line between them, or dots.
+  // Writes what is between two marked lines: the only line between them, or
+  // dots.
   void write_between(const SourceFile& file, int64_t before, int64_t line) {
     if (line == before + 2) {
       gutter_line(std::to_string(before + 1),
@@ -459,11 +466,12 @@ class Writer {
     return std::max(kLeastSource, style_.width - static_cast<int>(gutter_) - 3);
   }
 
-  // How many labels from `first` on are on the same line and near enough.
+  // Returns how many labels from `first` on are on the same line and near
+  // enough to share a window.
   size_t labels_in_one_window(const Block& block, size_t first) const {
     const std::string_view line = block.file->line(block.labels[first].line);
     const bool whole = fits_window(line, 0, line.size(), source_width());
-    // Room for the signs of omission on both sides.
+    // Leaves room for an ellipsis on both sides.
     const int width = source_width() - 4;
     size_t count = 1;
     while (first + count < block.labels.size()) {
@@ -501,8 +509,8 @@ class Writer {
 
 namespace {
 
-// Of a code and severity, so many in a row are shown in full, and the others in
-// a line each where at least kFewest of them follow.
+// The first kInFull of consecutive findings with the same code and severity are
+// shown in full. The others have one line each if there are at least kFewest.
 constexpr size_t kInFull = 3;
 constexpr size_t kFewest = 3;
 
@@ -514,7 +522,8 @@ Finding end_of_group(Finding first, Finding end) {
   });
 }
 
-// "dimension 1 of `w` is not divisible by axis `tp`: 32.0 MiB (rules.yaml:3)"
+// Returns "dimension 1 of `w` is not divisible by axis `tp`: 32.0 MiB
+// (rules.yaml:3)".
 std::string one_line(const Diagnostic& diagnostic) {
   std::string text = diagnostic.message;
   if (diagnostic.bytes > 0) text += ": " + bytes_text(diagnostic.bytes);

@@ -34,7 +34,7 @@ void append_axes(std::string& out, const AxisNames& axes) {
   }
 }
 
-// Called by std::visit with each kind of cell.
+// std::visit calls it with each kind of cell.
 struct CellJson {
   std::string& out;
 

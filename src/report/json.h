@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cells as JSON values, appended to a string.
+// Appends cells to a string as JSON values.
 //
-// Integers are written as integers whatever their size, doubles with the fewest
-// digits that read back the same, what is not finite as null. A spec is a list
-// with null, "axis" or ["a", "b"] per dimension; `[]` and `[null]` differ. Text
-// is written by append_printable_json (base/text.h).
+// Integers of any size are written as integers, doubles with the fewest digits
+// that read back as the same number, and numbers that are not finite as null. A
+// spec is a list with null, "axis" or ["a", "b"] per dimension; `[]` and
+// `[null]` differ. Text is written by append_printable_json (base/text.h).
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,9 @@ namespace shardplan {
 void append_json(std::string& out, const Cell& cell);
 void append_json_integer(std::string& out, int64_t number);
 void append_json_double(std::string& out, double number);
-// A sentence: what is not printable is escaped as people see it, `\\x1b` in
-// JSON for an escape character, so that all formats quote names alike.
+// Appends a sentence. Characters that are not printable are escaped in the form
+// that people see, `\\x1b` in JSON for an escape character, so that all formats
+// quote names in the same way.
 void append_prose_json(std::string& out, std::string_view text);
 
 }  // namespace shardplan

@@ -13,8 +13,9 @@ bool is_hex(char c) {
   return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
 }
 
-// Abbreviated or whole ids of commits become links: 7 to 40 digits, not all of
-// them decimal, that stand alone.
+// Returns whether the word contains a complete or abbreviated commit id, which
+// would become a link: 7 to 40 hexadecimal digits, not all of them decimal,
+// without adjacent letters or digits.
 bool has_commit_id(std::string_view word) {
   constexpr size_t kLeast = 7;
   constexpr size_t kMost = 40;
@@ -34,8 +35,8 @@ bool has_commit_id(std::string_view word) {
   return false;
 }
 
-// Whether a sign stands before what it makes a reference of: `@name`, `#1`,
-// and GitLab's `!1`, `%1`, `~label`, `&1`, `[vulnerability:1]`.
+// Returns whether a sign precedes a text that it turns into a reference:
+// `@name`, `#1`, and GitLab's `!1`, `%1`, `~label`, `&1`, `[vulnerability:1]`.
 bool has_reference(std::string_view word) {
   for (size_t at = 0; at + 1 < word.size(); ++at) {
     const char next = word[at + 1];
@@ -54,9 +55,9 @@ bool has_reference(std::string_view word) {
   return false;
 }
 
-// Whether a reader of Markdown on GitHub or GitLab may make a link, a mention,
-// an emoji or a formula of a word, though every sign of Markdown in it is
-// escaped: they look for these in what the page says, but not in code.
+// Returns whether GitHub or GitLab may turn a word into a link, a mention, an
+// emoji or a formula even if every Markdown character in it is escaped: they
+// search the text of the page, except in code.
 bool may_become_more(std::string_view word) {
   if (contains(word, '$') || has_reference(word)) {
     return true;
@@ -81,7 +82,7 @@ std::string html_code(std::string_view text) {
   std::string out = "<code>";
   for (const char c : text) {
     if (c == '@') {
-      // An address is looked for in the text of the page, entities and all.
+      // Addresses are searched for after entities are decoded.
       out += "<!-- -->&#64;";
     } else if (!contains(kSpecial, c)) {
       out += c;
@@ -114,11 +115,12 @@ std::vector<MarkdownWord> markdown_words(std::string_view text) {
 
 std::string markdown_code(std::string_view text, bool in_table) {
   if (text.empty()) return {};
-  // A table's row is cut at pipes before code spans are seen, and `\\|` counts
-  // as an escaped backslash with a bare pipe: neither can be written in a span.
+  // A table's row is split at pipes before code spans are parsed, and `\\|`
+  // counts as an escaped backslash and a bare pipe: neither can be written in a
+  // span.
   const bool cut = contains(text, "\\|") || contains(text, '`');
   if (in_table && cut) return html_code(text);
-  // The fence is longer than any run of backticks inside.
+  // The fence must be longer than any run of backticks inside.
   size_t longest = 0;
   size_t run = 0;
   std::string inside;
@@ -137,7 +139,8 @@ std::string markdown_code(std::string_view text, bool in_table) {
 
 namespace {
 
-// Two spans of code would read each other's fences.
+// Appends `more`, separated if both have adjacent code spans, whose fences
+// would merge.
 void append_apart(std::string& out, std::string_view more) {
   if (out.ends_with('`') && more.starts_with('`')) out += "<!-- -->";
   out += more;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text inside Markdown, so that it reads as it is: a name from a file can make
-// neither emphasis nor a link, a table cell or HTML. Escapes are not enough
-// where a site looks for links in what a page says: `www.`, `https://`, `GH-1`,
+// Writes text into Markdown so that it is shown unchanged: a name from a file
+// cannot become emphasis, a link, a table cell or HTML. Escapes are not enough
+// where a site turns words of a page into links: `www.`, `https://`, `GH-1`,
 // `#1`, `@name`, `:name:`, ids of commits.
 #pragma once
 
@@ -11,22 +11,22 @@
 
 namespace shardplan {
 
-// `text` as a code span; inside a table a pipe needs its escape even there.
+// Returns `text` as a code span. Inside a table, a pipe is escaped even there.
 std::string markdown_code(std::string_view text, bool in_table);
-// Code in HTML, with everything that means something as an entity.
+// Returns code in HTML, with every special character as an entity.
 std::string html_code(std::string_view text);
-// Everything that could be Markdown is escaped, and words that a site would
-// make a link, a mention or an emoji of are spans of code.
+// Escapes everything that could be Markdown. Words that a site would turn into
+// a link, a mention or an emoji become code spans.
 std::string markdown_plain(std::string_view text, bool in_table = false);
 
-// A text in pieces: those that are shown as code, and the rest.
+// A piece of a text that is shown either as code or as plain text.
 struct MarkdownWord {
   std::string text;
   bool code = false;
 };
 std::vector<MarkdownWord> markdown_words(std::string_view text);
-// As markdown_plain, but what stands between backticks is a code span, as the
-// messages of diagnostics have it.
+// Does the same as markdown_plain, but text between backticks, as in the
+// messages of diagnostics, becomes a code span.
 std::string markdown_prose(std::string_view text, bool in_table = false);
 
 }  // namespace shardplan

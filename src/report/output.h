@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Output: text on its way to a sink, handed over in large pieces.
+// Output: a buffer that passes text to a sink in large pieces.
 //
-// Renderers append to `buffer()` and call `drain()` now and then (once per
-// row); a report of any length takes the memory of one piece. Once the sink has
-// refused (a closed pipe), everything further is thrown away.
+// Renderers append to `buffer()` and call `drain()` regularly, such as once per
+// row, so a report of any length needs the memory of one piece. Once the sink
+// has refused text (a closed pipe), all further text is discarded.
 #pragma once
 
 #include <string>
@@ -20,11 +20,12 @@ class Output {
   }
 
   std::string& buffer() { return buffer_; }
-  // Hands the buffer over once it is large.
+  // Passes the buffer to the sink once it is large.
   void drain() {
     if (buffer_.size() >= kPiece) flush();
   }
-  // Hands over the rest. False when the sink has refused anything.
+  // Passes the rest to the sink. Returns false if the sink has refused any
+  // text.
   bool finish() {
     if (!buffer_.empty()) flush();
     return !refused_;

@@ -54,7 +54,8 @@ Column right(std::string key, std::string title) {
 }
 
 std::function<void(const RowSink&)> rows_of(std::vector<Row> rows) {
-  // Shared: a std::function is copied, and tables can be long.
+  // The rows are shared, because a std::function is copied and tables can be
+  // long.
   const auto kept = std::make_shared<const std::vector<Row>>(std::move(rows));
   return [kept](const RowSink& sink) {
     for (const Row& row : *kept) sink(row);

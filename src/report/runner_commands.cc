@@ -11,19 +11,20 @@ namespace {
 constexpr std::string_view kColon = "\\x3a";
 constexpr std::string_view kHash = "\\x23";
 
-// As .NET trims them.
+// Returns whether .NET trims the character.
 bool is_blank(char32_t c) {
   return c == ' ' || (c >= 0x09 && c <= 0x0D) || c == 0x85 || c == 0xA0 ||
          c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 ||
          c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
 }
 
-// What .NET does not see where it compares texts: marks that take no column.
+// Returns whether .NET ignores the character when it compares texts: marks
+// without a width.
 bool is_ignored(char32_t c) {
   return c >= 0x80 && c != 0xFFFD && code_point_width(c) == 0;
 }
 
-// Whether two colons stand at `at`.
+// Returns whether there are two colons at `at`.
 bool has_colons(std::string_view line, size_t at) {
   if (!line.substr(at).starts_with(':')) return false;
   for (++at; at < line.size();) {
@@ -34,7 +35,7 @@ bool has_colons(std::string_view line, size_t at) {
   return line.substr(at).starts_with(':');
 }
 
-// Behind blanks and the terminal's escapes for colours.
+// Returns the position after blanks and the terminal's escapes for colours.
 size_t begin_of_words(std::string_view line) {
   size_t at = 0;
   while (at < line.size()) {
@@ -52,7 +53,7 @@ size_t begin_of_words(std::string_view line) {
   return at;
 }
 
-// One line, with or without its end.
+// Appends one line, with or without its end.
 void append_line(std::string& out, std::string_view line) {
   size_t copied = 0;
   const size_t begin = begin_of_words(line);

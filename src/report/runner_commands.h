@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lines that the runners of CI jobs take for commands.
+// Escapes text that the runners of CI jobs would execute as commands.
 //
-// GitHub's runner obeys `::name ..::text` at the beginning of any line of a
-// job's log, behind blanks too, and `##[name ..]text` anywhere in one; Azure's
-// and TeamCity's have `##vso[..]` and `##teamcity[..]`. What people are shown
-// holds names from files, so there the first sign of these is escaped, as
-// printable() does it.
+// GitHub's runner executes `::name ..::text` at the beginning of any line of a
+// job's log, also after blanks, and `##[name ..]text` anywhere in a line; the
+// runners of Azure and TeamCity have `##vso[..]` and `##teamcity[..]`. Text for
+// people contains names from files, so the first character of such a command is
+// escaped, in the form of printable().
 #pragma once
 
 #include <string>
@@ -15,11 +15,11 @@
 
 namespace shardplan {
 
-// Whole lines (the last may lack its end) without commands.
+// Returns whole lines without commands; the last line may lack its end.
 std::string without_commands(std::string_view lines);
 
-// Passes on text that comes in pieces, line by line. finish() hands over a last
-// line without an end; false once the sink has refused anything.
+// Passes on text that arrives in pieces, line by line. finish() passes on a
+// last line without an end, and returns false if the sink has refused any text.
 class LineGuard {
  public:
   // `sink` must outlive the guard.

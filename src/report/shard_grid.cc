@@ -17,7 +17,7 @@ constexpr size_t kMostGrids = 4;   // one below the other
 constexpr size_t kLeastShown = 3;  // of columns: first, a gap, last
 constexpr std::string_view kCellGap = "..";
 
-// Runs of three and more consecutive ids as one: "0-3".
+// Returns the ids, with runs of three or more consecutive ids joined: "0-3".
 std::vector<std::string> runs_of(const std::vector<int64_t>& devices) {
   std::vector<std::string> runs;
   for (size_t i = 0; i < devices.size();) {
@@ -39,10 +39,10 @@ std::string slice_text(const Slice& slice, int64_t padding) {
          (padding > 0 ? " (+" + std::to_string(padding) + ")" : "");
 }
 
-// Indices in order; none stands for those left out.
+// Indices in order; empty stands for omitted ones.
 using Selection = std::vector<std::optional<size_t>>;
 
-// All of them, or the first ones and the last.
+// Selects all indices, or the first ones and the last.
 Selection select(size_t count, size_t most) {
   Selection selection;
   const size_t lead = count <= most ? count : most - 2;
@@ -65,7 +65,7 @@ std::string centred(std::string_view text, int width) {
          std::string(static_cast<size_t>(blanks - blanks / 2), ' ');
 }
 
-// Dimensions of the boxes: which indices, and how they are labelled.
+// One grid of boxes: its dimensions, indices and labels.
 class Grid {
  public:
   Grid(const DeviceSlices& map, DrawnDims dims, std::vector<size_t> leading,
@@ -85,12 +85,12 @@ class Grid {
         most = std::max(most, display_width(device_list_text(who, INT_MAX)));
       }
     }
-    // A box takes its text, a blank on both sides and a line.
+    // A box needs its text, a blank on both sides and a line.
     text_width_ = std::clamp(room / columns - 3, least, std::max(least, most));
     fitting_ = static_cast<size_t>(std::max(1, room / (text_width_ + 3)));
   }
 
-  // Columns that fit side by side.
+  // Returns how many columns fit side by side.
   size_t fitting() const { return fitting_; }
 
   void draw(const Selection& rows, const Selection& columns,
@@ -216,7 +216,7 @@ void draw_grid(const DeviceSlices& map, DrawnDims dims,
   }
 }
 
-// "dimension 0 = 0:8, dimension 2 = 4:8", of those that are cut.
+// Returns "dimension 0 = 0:8, dimension 2 = 4:8" for the dimensions `dims`.
 std::string leading_text(const DeviceSlices& map,
                          const std::vector<size_t>& dims,
                          const std::vector<size_t>& at) {
@@ -233,7 +233,7 @@ std::string device_list_text(const std::vector<int64_t>& devices, int width) {
   const std::string rest =
       "," + std::string(kCellGap) + " (" + std::to_string(devices.size()) + ")";
   std::string all;
-  std::string some;  // the most that fits with `rest`, or the first
+  std::string some;  // the longest text that fits with `rest`, or the first run
   for (const std::string& run : runs_of(devices)) {
     all += (all.empty() ? "" : ",") + run;
     if (some.empty() || all.size() + rest.size() <= room) some = all + rest;
@@ -245,7 +245,8 @@ DrawnDims drawn_dims(const DeviceSlices& map) {
   const auto rank = static_cast<int>(map.slices.size());
   if (rank == 0) return {};
   if (rank == 1) return {-1, 0};
-  // The last two that are cut; where fewer are, the last others.
+  // Chooses the last two sharded dimensions; if there are fewer, the last other
+  // ones.
   std::vector<int> chosen;
   for (const bool cut : {true, false}) {
     for (int dim = rank; dim-- > 0;) {
@@ -259,7 +260,7 @@ DrawnDims drawn_dims(const DeviceSlices& map) {
 std::vector<std::string> draw_shards(const DeviceSlices& map, int width,
                                      bool expand) {
   const DrawnDims dims = drawn_dims(map);
-  std::vector<size_t> others;  // that are cut, too
+  std::vector<size_t> others;  // other sharded dimensions
   size_t grids = 1;
   for (size_t dim = 0; dim < map.slices.size(); ++dim) {
     const auto d = static_cast<int>(dim);
@@ -276,7 +277,7 @@ std::vector<std::string> draw_shards(const DeviceSlices& map, int width,
     if (i > 0) lines.emplace_back();
     if (!others.empty()) lines.push_back(leading_text(map, others, at));
     draw_grid(map, dims, at, width, expand, lines);
-    // The next index, the last dimension fastest.
+    // Advances to the next index; the last dimension varies fastest.
     for (size_t n = others.size(); n-- > 0;) {
       if (++at[others[n]] < map.slices[others[n]].size()) break;
       at[others[n]] = 0;

@@ -12,7 +12,7 @@ namespace {
 constexpr Glyphs kUnicode = {"×", "─", "█", "…", "–", "µ"};
 constexpr Glyphs kAscii = {"x", "-", "=", "..", "-", "u"};
 
-// Every sign that our own texts use, with what stands for it in ASCII.
+// Every non-ASCII sign in our own texts, and its replacement in ASCII.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 19>
     kFallbacks = {{{"×", "x"},
                    {"─", "-"},

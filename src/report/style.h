@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Colours and glyphs: what a Style means for the text written under it.
+// Colours and glyphs: how a Style changes the text that is written with it.
 //
-// Colour repeats what the words say and is never the only carrier of meaning.
+// Colour repeats what the words say and never carries meaning alone.
 #pragma once
 
 #include <string>
@@ -13,22 +13,23 @@ namespace shardplan {
 
 enum class Paint : uint8_t { Plain, Bold, Dim, Error, Warning, Help, Good };
 
-// `text` between the terminal's escapes for `paint`; as it is without colour.
+// Returns `text` between the terminal's escapes for `paint`, or `text`
+// unchanged without colour.
 std::string painted(std::string_view text, Paint paint, const Style& style);
 
-// The signs that tables and diagnostics are drawn with.
+// The characters with which tables and diagnostics are drawn.
 struct Glyphs {
   std::string_view times;     // between dimensions
   std::string_view rule;      // above totals
   std::string_view block;     // of a bar
-  std::string_view ellipsis;  // for what was left out
+  std::string_view ellipsis;  // for omitted text
   std::string_view nothing;   // an absent value
-  std::string_view micro;     // of a second
+  std::string_view micro;     // the prefix of microseconds
 };
 const Glyphs& glyphs(const Style& style);
 
-// What people are shown for a text that may come from a file: printable(), and
-// without Unicode our own signs (`×`, `→`, ...) in ASCII.
+// Returns the form of a text from a file that people see: printable() and,
+// without Unicode, our own signs (`×`, `→`, ...) in ASCII.
 std::string shown(std::string_view text, const Style& style);
 
 }  // namespace shardplan

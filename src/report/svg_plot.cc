@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// SVG 1.1 (W3C, 2011), basic shapes and text only. Series are told apart by
-// colour and by dashes; the colours are those of Okabe and Ito (2008), which
-// people with colour blindness can tell apart too.
+// SVG 1.1 (W3C, 2011) with basic shapes and text only. Series differ in colour
+// and dashes; the colours are those of Okabe and Ito (2008), which people with
+// colour blindness can also distinguish.
 #include "report/svg_plot.h"
 
 #include <algorithm>
@@ -18,17 +18,17 @@
 namespace shardplan {
 namespace {
 
-// All in units of the view box, about a pixel each.
+// Sizes in units of the view box, about a pixel each.
 constexpr double kLeft = 76;
 constexpr double kTop = 62;
 constexpr double kPlotWidth = 560;
 constexpr double kPlotHeight = 330;
 constexpr double kBottom = 64;      // below the plot: labels, title of the axis
 constexpr double kLine = 17;        // from one line of text to the next
-constexpr double kCharacter = 6.8;  // the width of most, at 12 units
+constexpr double kCharacter = 6.8;  // average width, for font size 12
 constexpr int kLongestName = 36;
 constexpr int kLongestLabel = 18;
-constexpr double kWorthMarkers = 11;  // points nearer than that have none
+constexpr double kWorthMarkers = 11;  // points closer than this have no markers
 
 constexpr std::array<const char*, 6> kColours = {
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8c6a00", "#333333"};
@@ -42,8 +42,8 @@ double width_of(std::string_view text) {
 
 bool is_shown(double number) { return number > 0 && std::isfinite(number); }
 
-// The range of the y axis and its ticks, powers of ten or 1, 2 and 5 times
-// them.
+// The range of the y axis and its ticks: powers of ten, or 1, 2 and 5 times
+// powers of ten.
 struct Scale {
   double low = 0;  // log10
   double high = 1;
@@ -55,8 +55,8 @@ struct Scale {
   }
 };
 
-// 1, 2, 5, 10, 20, ..: number `index`, which may be negative. Read from its
-// text, so that it is the nearest double to what the tick says.
+// Returns element `index`, which may be negative, of 1, 2, 5, 10, 20, ... It is
+// parsed from text, so that it is the double nearest to the tick's label.
 double round_number(int index) {
   static constexpr std::array<int, 3> kDigits = {1, 2, 5};
   const int power = static_cast<int>(std::floor(index / 3.0));
@@ -75,7 +75,7 @@ Scale scale_of(const Plot& plot) {
     }
   }
   if (least == 0) least = greatest = 1;
-  // Ticks beyond would not be doubles, or not be told apart.
+  // Ticks beyond these limits would not be doubles, or not be distinct.
   least = std::clamp(least, 1e-300, 1e300);
   greatest = std::clamp(greatest, least, 1e300);
   int first = 3 * static_cast<int>(std::floor(std::log10(least))) - 1;
@@ -133,7 +133,7 @@ class Drawing {
                    std::forward<Values>(values)...);
   }
 
-  // `shown` is printable; XML's own signs are escaped here.
+  // `shown` is printable; XML's special characters are escaped here.
   void put_text(double x, double y, const char* anchor, int size,
                 std::string_view shown, const char* more = "") {
     put("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\" "
@@ -154,7 +154,7 @@ class Drawing {
     }
   }
 
-  // Labels stand in the middle of their places.
+  // Labels are centred in their places.
   double x_of(size_t place) const {
     const auto count = static_cast<double>(plot_.x_labels.size());
     return kLeft + kPlotWidth * (static_cast<double>(place) + 0.5) / count;
@@ -188,7 +188,8 @@ class Drawing {
     return fmt::format("{:.0f}e{:.0f}", tick / std::pow(10, power), power);
   }
 
-  // Every first, second, fifth, tenth .. label, as they fit beside each other.
+  // Draws every first, second, fifth, tenth .. label, so that they fit side by
+  // side.
   void draw_labels() {
     std::vector<std::string> labels;
     double widest = 0;
@@ -209,7 +210,7 @@ class Drawing {
     }
   }
 
-  // Where a point is; empty for a gap.
+  // Returns the position of a point; empty for a gap.
   std::optional<double> y_of(double number) const {
     if (std::isnan(number) || number < 0) return std::nullopt;
     if (number == 0) return kTop + kPlotHeight;
@@ -237,7 +238,7 @@ class Drawing {
       if (!y) continue;
       if (!is_shown(points[i])) {
         borders_ = true;
-        // Points outwards.
+        // The triangle points outwards.
         const double tip = points[i] == 0 ? 7 : -7;
         markers += fmt::format("M{:.1f} {:.1f}h8l-4 {:.0f}z", x - 4, *y, tip);
         continue;
@@ -262,7 +263,8 @@ class Drawing {
     }
   }
 
-  // The names, from top to bottom as the lines end, each joined to its end.
+  // Draws the names of the series in the order in which the lines end, from top
+  // to bottom, and joins each name to the end of its line.
   void draw_names() {
     struct Name {
       size_t series;
@@ -283,7 +285,7 @@ class Drawing {
       const double least = i == 0 ? kTop : at.back() + kLine;
       at.push_back(std::max(wished, least));
     }
-    // What was pushed below the plot pushes the others up.
+    // Names pushed below the plot push the others up.
     double most =
         std::max(kTop + kPlotHeight,
                  kTop + kLine * static_cast<double>(order.size() - 1));
@@ -311,7 +313,7 @@ class Drawing {
   double names_width_ = 0;
   double width_ = 0;
   double height_ = 0;
-  bool borders_ = false;  // a point lies beyond the axis
+  bool borders_ = false;  // a point is beyond the axis
   std::string out_;
 };
 

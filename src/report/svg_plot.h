@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plot of positive numbers over a row of places, as one SVG file that needs
-// nothing else: no fonts, styles or scripts from elsewhere, and a background of
-// its own, so that it reads the same on light and dark pages.
+// A plot of positive numbers over labelled places, as one self-contained SVG
+// file: it needs no external fonts, styles or scripts, and has its own
+// background, so that it looks the same on light and dark pages.
 //
-// The y axis is logarithmic. What it cannot show is shown for what it is: a
-// point of 0 as a triangle at the lower border, an infinite one at the upper
-// border, and a NaN (or a negative number) as a gap. The same plot gives the
-// same bytes everywhere.
+// The y axis is logarithmic. Numbers that it cannot show have their own signs:
+// 0 is a triangle at the lower border, infinity one at the upper border, and
+// NaN or a negative number a gap. The same plot gives the same bytes on every
+// machine.
 #pragma once
 
 #include <string>
@@ -28,9 +28,10 @@ struct Plot {
   std::string subtitle = {};  // what all series have in common
 };
 
-// Texts may hold anything: what is special in XML is escaped, what is not
-// printable shown as its escape. REQUIRES: every series has one point per
-// label.
+// Returns the SVG file. Texts may contain anything: XML's special characters
+// are escaped, and characters that are not printable are shown as escapes.
+//
+// REQUIRES: every series has one point per label.
 std::string svg_text(const Plot& plot);
 
 }  // namespace shardplan

@@ -17,7 +17,7 @@
 namespace shardplan {
 namespace {
 
-// Lists are cut here; --exact and the formats for programs show them all.
+// Longer lists are cut; --exact and the formats for programs show all items.
 constexpr size_t kMostItems = 8;
 
 std::string exact_text(double value) {
@@ -28,7 +28,7 @@ std::string exact_text(double value) {
   return text;
 }
 
-// Small values keep their digits: 0.000 would say that there is nothing.
+// Small values are shown with an exponent, since 0.000 would read as zero.
 std::string ratio_text(double value) {
   const double size = std::abs(value);
   if (!std::isfinite(value)) return exact_text(value);
@@ -60,7 +60,7 @@ std::string joined(const std::vector<Item>& items, std::string_view between,
   return text;
 }
 
-// Called by std::visit with each kind of cell.
+// std::visit calls it with each kind of cell.
 struct CellText {
   const Style& style;
 
@@ -161,19 +161,20 @@ namespace {
 constexpr int kGap = 2;  // blanks between columns, and before titled rows
 constexpr int kBelowIndent = 5;  // of a line below its row
 constexpr int kLeastBelow = 40;
-// Narrower than this, an elided name says nothing.
+// An elided name narrower than this is useless.
 constexpr int kLeastElastic = 20;
 
-// Narrower than this, wrapped text is hard to read.
+// Wrapped text narrower than this is hard to read.
 constexpr int kLeastWrapped = 16;
 
-// Text that may go on in further lines where its table is too wide: words, on
-// the left, that nothing shortens.
+// Returns whether the column may wrap if its table is too wide: left-aligned
+// words that must not be shortened.
 bool may_wrap(const Column& column) {
   return column.align == Align::Left && !column.elastic && !column.below;
 }
 
-// At blanks, in lines of at most `width` columns; a longer word has its own.
+// Wraps at blanks into lines of at most `width` columns; a longer word has its
+// own line.
 std::vector<std::string> wrapped_words(std::string_view text, int width) {
   std::vector<std::string> lines(1);
   while (!text.empty()) {
@@ -200,7 +201,8 @@ int longest_word(std::string_view text) {
   return longest;
 }
 
-// In a footer an absent value is a blank, not a dash.
+// Returns the text of a footer's cell, in which an absent value is a blank, not
+// a dash.
 std::string footer_text(const Cell& cell, const Style& style) {
   if (std::holds_alternative<std::monostate>(cell)) return {};
   return cell_text(cell, style);
@@ -222,13 +224,13 @@ class Widths {
   }
 
   bool has_rows() const { return has_rows_; }
-  // Whether rows are wider than the terminal, unless texts are wrapped.
+  // Whether rows are wider than the terminal unless texts are wrapped.
   bool is_wide() const { return is_wide_; }
   int indent() const { return indent_; }
   int operator[](size_t column) const { return widths_[column]; }
 
  private:
-  // Values other than texts stay in one piece.
+  // Values other than texts are not split.
   void widen(size_t column, const Cell& cell) {
     const bool is_text = std::holds_alternative<std::string>(cell) ||
                          std::holds_alternative<Prose>(cell);
@@ -269,7 +271,8 @@ class Widths {
     return total;
   }
 
-  // Limits every elastic column to one common width; true if all fits then.
+  // Limits every elastic column to one common width. Returns whether the table
+  // then fits.
   bool limit_to(const std::vector<int>& wanted, int limit) {
     for (size_t i = 0; i < widths_.size(); ++i) {
       if (table_.columns[i].elastic) widths_[i] = std::min(wanted[i], limit);
@@ -281,13 +284,13 @@ class Widths {
     const std::vector<int> wanted = widths_;
     const int widest = *std::ranges::max_element(wanted);
     if (limit_to(wanted, widest)) return;
-    int fits = kLeastElastic;  // or the best that can be done
+    int fits = kLeastElastic;  // or the best possible
     for (int above = std::max(widest, fits); above - fits > 1;) {
       const int limit = std::midpoint(fits, above);
       (limit_to(wanted, limit) ? fits : above) = limit;
     }
     limit_to(wanted, fits);
-    // What is left over goes to the first column that can use it.
+    // The first column that can use it gets the remaining width.
     for (size_t i = 0; i < widths_.size(); ++i) {
       const int64_t spare = std::max<int64_t>(0, style_.width - total());
       widths_[i] =
@@ -295,7 +298,8 @@ class Widths {
     }
   }
 
-  // Limits columns that may wrap, the widest first, to what their words need.
+  // Limits columns that may wrap, the widest first, but never below their
+  // longest word.
   void wrap() {
     const std::vector<int> wanted = widths_;
     const auto limit_to = [&](int limit) {
@@ -305,7 +309,7 @@ class Widths {
       }
       return total() <= style_.width;
     };
-    int fits = kLeastWrapped;  // or the best that can be done
+    int fits = kLeastWrapped;  // or the best possible
     const int widest = *std::ranges::max_element(wanted);
     for (int above = std::max(widest, fits); above - fits > 1;) {
       const int limit = std::midpoint(fits, above);
@@ -391,7 +395,7 @@ class Printer {
 
   void one_line(Paint paint, size_t number) {
     std::string& out = out_.buffer();
-    int blanks = widths_.indent();  // owed before the next text
+    int blanks = widths_.indent();  // to write before the next text
     for (size_t i = 0; i < cells_.size(); ++i) {
       if (widths_[i] == 0) continue;
       std::string text = number < cells_[i].size() ? cells_[i][number] : "";
@@ -431,7 +435,7 @@ class Printer {
     }
   }
 
-  // A rule over each total, then the totals.
+  // Prints a rule over each total, then the totals.
   void print_footer(const Row& footer) {
     line(Paint::Dim, [&](size_t i) {
       std::string rule;
@@ -448,8 +452,8 @@ class Printer {
   const Style& style_;
   const Widths& widths_;
   Output& out_;
-  std::vector<Paint> paints_;                    // of a row; empty: the line's
-  std::vector<std::vector<std::string>> cells_;  // of a row, in lines
+  std::vector<Paint> paints_;                    // per cell; empty: the line's
+  std::vector<std::vector<std::string>> cells_;  // per cell of a row, in lines
 };
 
 }  // namespace

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cells as people read them: `31.3 MiB`, `2048 × 256`, `P(fsdp, tp)`, `89.3 %`.
+// Writes cells as people read them: `31.3 MiB`, `2048 × 256`, `P(fsdp, tp)`,
+// `89.3 %`.
 //
-// Used by every format for people, so that a value looks the same everywhere.
-// With Style::exact, numbers are written as JSON has them (report/json.h).
+// Every format for people uses these functions, so that a value looks the same
+// everywhere. With Style::exact, numbers are written as in JSON
+// (report/json.h).
 #pragma once
 
 #include <string>
@@ -12,19 +14,19 @@
 
 namespace shardplan {
 
-// One line, printable. An absent value is a dash.
+// Returns the cell as one printable line. An absent value is a dash.
 std::string cell_text(const Cell& cell, const Style& style);
 
-// One table as aligned columns.
+// A table as aligned columns.
 //
 // The rows are produced twice, once to measure the columns and once to print
-// them, so their number does not matter. Where the columns do not fit
+// them, so their number does not affect memory. If the columns do not fit
 // Style::width, the elastic ones lose the middle of their texts, the widest
-// first. No line ends in a blank. A column in which nothing is written is left
-// out, and a table under a title is indented.
+// first. No line ends in a blank. An empty column is omitted, and a table under
+// a title is indented.
 
-// Prints nothing, and returns false, when the table has no rows. Otherwise the
-// table stands below an empty line if `apart`.
+// Prints the table, after an empty line if `apart`. Prints nothing and returns
+// false if the table has no rows.
 bool print_table(const Table& table, const Style& style, bool apart,
                  Output& out);
 

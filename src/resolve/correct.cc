@@ -60,7 +60,7 @@ class Corrector {
         {static_cast<int>(dim), code, std::move(dropped), std::move(reason)});
   }
 
-  // Whether a spec of this view may name the axis.
+  // Returns whether a spec of this view may name the axis.
   bool has(const AxisName& axis) const {
     if (!mesh_.find(axis)) return false;
     if (mesh_.views().empty()) return true;
@@ -101,7 +101,7 @@ class Corrector {
     return kept;
   }
 
-  // The axes of the batch are those of rows from now on.
+  // Moves the batch axes of a dimension to `rows_`, which shard dimension 0.
   void take_rows(size_t dim, AxisNames& axes) {
     AxisNames taken;
     for (const AxisName& axis : axes) {
@@ -123,14 +123,14 @@ class Corrector {
   }
 
   bool divides(size_t dim, const AxisNames& axes) const {
-    // A product beyond 63 bits, of repeated axes, divides nothing but 0.
+    // A product of repeated axes that exceeds 63 bits divides only 0.
     const int64_t shards = shard_count(mesh_, axes);
     return shape_[dim] == 0 ||
            (shards != INT64_MAX && shape_[dim] % shards == 0);
   }
 
-  // The first use of an axis stays; a later dimension that names it becomes
-  // unsharded as a whole, and a repetition within one dimension goes alone.
+  // Keeps the first use of each axis. A later dimension that names it becomes
+  // unsharded as a whole; within one dimension, only the repetition is removed.
   void drop_repeated() {
     std::set<AxisName> used(taken_.begin(), taken_.end());
     for (size_t dim = 0; dim < result_.spec.dims.size(); ++dim) {
@@ -159,8 +159,9 @@ class Corrector {
     }
   }
 
-  // A device has one place in each view, so that shards by axes of two views
-  // would overlap or leave holes.
+  // Unshards dimensions whose axes belong to another view. A device has one
+  // position in each view, so shards by axes of two views would overlap or
+  // leave gaps.
   void drop_mixed() {
     AxisNames used = taken_;
     for (size_t dim = 0; dim < result_.spec.dims.size(); ++dim) {
@@ -177,7 +178,7 @@ class Corrector {
     }
   }
 
-  // "`ep` is an axis of view `experts`"
+  // Returns "`ep` is an axis of view `experts`".
   std::string view_text(const AxisNames& axes) const {
     return joined_of(axes, ", ", [&](const AxisName& axis) {
       const auto view = mesh_.view_of({axis}).value_or("");
@@ -192,7 +193,7 @@ class Corrector {
   OnIndivisible policy_;
   const AxisNames& taken_;
   std::string_view view_;
-  AxisNames rows_;  // that cut dimension 0, under `rows`
+  AxisNames rows_;  // the axes that shard dimension 0 under `rows`
   CorrectedSpec result_;
 };
 
@@ -223,7 +224,7 @@ std::string_view asked_view(const Plan& plan, const Placement& placement) {
   }
   AxisNames axes = axes_in(placement.spec);
   if (placement.dealt) axes.push_back(placement.dealt->axis);
-  // What does not divide was asked for all the same.
+  // Axes that were dropped because they do not divide were requested as well.
   for (const Correction& correction : placement.corrections) {
     if (correction.code != Code::IndivisibleDimension) continue;
     axes.insert(axes.end(), correction.dropped.begin(),
@@ -248,7 +249,7 @@ PartitionSpec auto_spec(const Shape& shape, const Mesh& mesh,
                         const AutoSpecOptions& options) {
   const int64_t least =
       options.min_size == 0 ? mesh.devices() : options.min_size;
-  // Beyond 63 bits nothing is too small.
+  // An array whose element count exceeds 63 bits is never too small.
   if (element_count(shape).value_or(INT64_MAX) < least) return {};
   std::vector<AxisNames> left(options.choices.begin(), options.choices.end());
   if (left.empty()) left = axes_by_size(mesh);
@@ -266,7 +267,8 @@ PartitionSpec auto_spec(const Shape& shape, const Mesh& mesh,
     });
     if (fits == left.end()) continue;
     spec.dims[dim] = *fits;
-    // An axis shards one dimension, so choices that contain it are gone, too.
+    // An axis shards at most one dimension, so choices that contain it are
+    // removed.
     const AxisNames taken = *fits;
     std::erase_if(left, [&](const AxisNames& axes) {
       return std::find_first_of(axes.begin(), axes.end(), taken.begin(),

@@ -39,13 +39,13 @@ std::vector<ExpertTensor> expert_tensors(const Manifest& manifest,
     std::vector<uint32_t> members;
     bool alike = true;
   };
-  // By the name without its expert's number.
+  // Keyed by the name without its expert number.
   std::unordered_map<std::string, Siblings> siblings;
   std::vector<std::string_view> layer_of(manifest.size());
   for (size_t i = 0; i < manifest.size(); ++i) {
     const std::string_view name = manifest.name(i);
     const ExpertName of = expert_name(name);
-    // One that cannot be counted on from is no number of an expert.
+    // INT64_MAX is not an expert number: adding 1 to it below would overflow.
     if (!of.number || *of.number == INT64_MAX) continue;
     const auto at = static_cast<size_t>(of.digits.data() - name.data());
     layer_of[i] = name.substr(0, at);

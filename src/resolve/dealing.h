@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dealing: experts that are stored one by one, each whole on one rank of an
-// axis (core/plan.h, Dealt).
+// Dealing: placement of experts that are stored as separate tensors, each whole
+// on one rank of an axis (core/plan.h, Dealt).
 //
-// Names say which expert a parameter is of (model/tensor_name.h). The experts
-// of one layer are those that share what stands before the number; there are as
-// many as the largest number says.
+// A parameter's name gives the number of its expert (model/tensor_name.h). The
+// experts of one layer are those whose names agree before that number; their
+// count is the largest number plus 1.
 #pragma once
 
 #include <cstddef>
@@ -21,25 +21,26 @@ namespace shardplan {
 
 // One tensor of an expert, such as its up projection.
 struct ExpertTensor {
-  int64_t expert = -1;  // -1: its name has no number of an expert
-  int64_t experts = 0;  // of its layer
-  // Every expert of the layer has this tensor, of one type and with the same
-  // labels, and the same rules are found in their names: no rule places them
-  // differently.
+  int64_t expert = -1;  // -1: its name has no expert number
+  int64_t experts = 0;  // number of experts of its layer
+  // Whether every expert of the layer has this tensor with the same type and
+  // the same labels, and the same rules match their names, so that no rule
+  // places them differently.
   bool alike = false;
 
   bool operator==(const ExpertTensor&) const = default;
 };
 
-// Whether a rule that may decide deals experts out.
+// Returns whether an active rule places whole experts.
 bool deals_experts(const RuleSet& rules);
 
-// Per parameter. `found` numbers, per parameter, the rules that are found in
-// its name.
+// Returns one entry per parameter. `found` numbers, per parameter, the set of
+// rules that match its name.
 std::vector<ExpertTensor> expert_tensors(const Manifest& manifest,
                                          std::span<const uint32_t> found);
 
-// How it is dealt out over an axis of the mesh. REQUIRES: it has a number.
+// Returns how the tensor's expert is placed over an axis of the mesh. REQUIRES:
+// the tensor has an expert number.
 Dealt dealt_over(const ExpertTensor& tensor, const Mesh& mesh,
                  const AxisName& axis);
 

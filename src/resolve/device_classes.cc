@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Devices told apart by where shards change along each axis, and sums over the
-// classes that they form.
+// Device classes: divides the devices at the breakpoints along each axis, and
+// sums values over the classes that these form.
 #include <algorithm>
 #include <utility>
 
@@ -10,7 +10,7 @@
 namespace shardplan {
 namespace {
 
-// Runs of coordinates between breakpoints.
+// A run of coordinates between two breakpoints.
 struct Run {
   int64_t first = 0;
   int64_t length = 1;
@@ -30,7 +30,8 @@ std::vector<Run> runs_of(const Axis& axis, const Breakpoints& breakpoints) {
   return runs;
 }
 
-// Sizes of the pieces that torch.chunk makes of `sizes` over `axis`.
+// Returns the sizes of the pieces that torch.chunk makes of `sizes` over
+// `axis`.
 std::set<int64_t> cut(const std::set<int64_t>& sizes, const AxisName& axis,
                       int64_t n, Breakpoints& breakpoints, bool& uneven) {
   std::set<int64_t> next;
@@ -51,7 +52,7 @@ std::set<int64_t> cut(const std::set<int64_t>& sizes, const AxisName& axis,
   return next;
 }
 
-// As grid_of has them.
+// Converts breakpoints to the sub-axes of `grid`, as grid_of describes.
 Breakpoints on_grid(const Mesh& grid, const Breakpoints& breakpoints) {
   Breakpoints result;
   for (const auto& [axis, points] : breakpoints) {
@@ -69,7 +70,7 @@ Breakpoints on_grid(const Mesh& grid, const Breakpoints& breakpoints) {
   return result;
 }
 
-// The device at these coordinates of the mesh's own axes.
+// Returns the id of the device at these coordinates of the mesh's own axes.
 int64_t device_at(const Mesh& mesh, const std::vector<int64_t>& coordinates) {
   int64_t device = 0;
   for (size_t i = 0; i < mesh.axes().size(); ++i) {
@@ -199,7 +200,7 @@ void ClassSums::each_box(const Breakpoints& of_tensor,
   if (!same) converted = on_grid(grid_, of_tensor);
   const Breakpoints& own = same ? of_tensor : converted;
   const size_t axes = starts_.size();
-  // Where boxes begin on each axis, and behind them where the last one ends.
+  // Per axis, the runs at which boxes begin, and the end of the last box.
   std::vector<std::vector<size_t>> cuts(axes);
   for (size_t axis = 0; axis < axes; ++axis) {
     const std::vector<int64_t>& starts = starts_[axis];
@@ -238,8 +239,8 @@ void ClassSums::each_box(const Breakpoints& of_tensor,
 
 void ClassSums::add(const Box& box, Int128 value,
                     std::vector<Int128>& sums) const {
-  // Axes that the box does not cover up to their end: behind it the value is
-  // taken off again.
+  // The axes on which the box ends before the axis does; `value` is subtracted
+  // again at that end.
   std::vector<size_t> ending;
   size_t first = 0;
   for (size_t axis = 0; axis < starts_.size(); ++axis) {

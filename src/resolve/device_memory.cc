@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What devices hold; device_classes.cc tells them apart.
+// Bytes per device; device_classes.cc computes the classes of devices.
 #include "resolve/device_memory.h"
 
 #include <algorithm>
@@ -18,8 +18,8 @@ bool names_axis(const PartitionSpec& spec, const AxisName& axis) {
       spec.dims, [&](const AxisNames& axes) { return contains(axes, axis); });
 }
 
-// The most that a device stores of all placements with the given numbers of
-// parameters.
+// Returns the most that one device stores of all placements, given the number
+// of parameters of each.
 Int128 sum_bytes(const Plan& plan, const PlacementCounts& counts) {
   Int128 sum = 0;
   for (size_t i = 0; i < plan.placements.size(); ++i) {
@@ -34,10 +34,11 @@ bool by_bytes_descending(const DeviceClass& a, const DeviceClass& b) {
   return a.bytes > b.bytes;
 }
 
-// More classes than this take seconds; no sensible plan has thousands.
+// More classes than this take seconds to compute; sensible plans have far
+// fewer.
 constexpr int64_t kMaxClasses = int64_t{1} << 20;
 
-// Whether devices store different numbers of bytes, but for stages.
+// Returns whether devices store different numbers of bytes, apart from stages.
 bool devices_differ(const Plan& plan) {
   if (cut_of(plan.on_indivisible) == Cut::Chunked) return true;
   return std::ranges::any_of(plan.placements, [](const Placement& placement) {
@@ -45,10 +46,11 @@ bool devices_differ(const Plan& plan) {
   });
 }
 
-// The classes of devices where they differ; empty when they are too many.
+// Returns the number of devices per number of bytes, for a plan on which
+// devices differ; no value if there are too many classes.
 std::optional<std::map<int64_t, int64_t>> different_classes(
     const Plan& plan, const StagedCounts& counts, int64_t* work) {
-  // Stages differ, so every coordinate of their axis is a class of its own.
+  // Stages differ, so every coordinate of their axis gets a class of its own.
   std::set<int64_t> stages;
   for (size_t i = 1; i < counts.of_stage.size(); ++i) {
     stages.insert(static_cast<int64_t>(i));
@@ -203,8 +205,8 @@ std::optional<DeviceMemory> device_memory(const Manifest& manifest,
 std::optional<DeviceMemory> device_memory(const Plan& plan,
                                           const StagedCounts& counts,
                                           Diagnostics& diags, int64_t* work) {
-  // The first device of a stage holds the first piece of every cut: the
-  // largest.
+  // The first device of a stage holds the first shard of every tensor, which is
+  // the largest.
   std::vector<Int128> of_stage;
   for (const PlacementCounts& held : counts.of_stage) {
     of_stage.push_back(sum_bytes(plan, held));
@@ -230,8 +232,9 @@ std::optional<DeviceMemory> device_memory(const Plan& plan,
       memory.classes.push_back({bytes, devices});
     }
     std::ranges::sort(memory.classes, by_bytes_descending);
-    // What is cut over stages need not be largest on the fullest of them, and
-    // ranks that have more of some experts may have fewer of others.
+    // `most` was only an upper bound: a tensor that is sharded over the stages
+    // need not have its largest shard on the fullest stage, and a rank that
+    // holds more of some experts may hold fewer of others.
     memory.max = memory.classes.front().bytes;
   } else if (of_stage.empty()) {
     memory.classes = {{memory.max, plan.mesh.devices()}};
@@ -250,8 +253,8 @@ std::optional<DeviceMemory> device_memory(const Plan& plan,
   for (const DeviceClass& c : memory.classes) {
     memory.total += static_cast<Int128>(c.bytes) * c.devices;
   }
-  // Whole bytes and the rest apart, so that rounding leaves it between min and
-  // max.
+  // Divides the whole bytes and the remainder separately, so that rounding
+  // keeps the mean between min and max.
   const Int128 devices = plan.mesh.devices();
   memory.mean = static_cast<double>(memory.total / devices) +
                 static_cast<double>(memory.total % devices) /
@@ -275,8 +278,9 @@ Balance balance(const Plan& plan, const StagedCounts& counts,
     const Int128 bytes = p.type.bytes();
     const int64_t all = counts.all[i];
     const int64_t held = counts.held(i);
-    // A spec that names the stages' axis is held by all of them, with fewer
-    // replicas than there are stages.
+    // `held` counts a tensor whose spec names the stages' axis once per stage,
+    // so that the product is divisible by `stages` even where `replicas` is
+    // not.
     with_replicas += bytes * (Int128{p.replicas} * held / stages);
     if (p.replicas < plan.mesh.devices()) {
       result.sharded_tensors += all;
@@ -289,12 +293,12 @@ Balance balance(const Plan& plan, const StagedCounts& counts,
   if (total_bytes == 0) return result;
   const auto most = static_cast<double>(memory.max);
   result.balance_score = memory.mean / most;
-  // At most 1, whatever is rounded.
+  // Rounding must not raise the ratio above 1.
   result.efficiency = std::min(
       1.0, logical / (static_cast<double>(plan.mesh.devices()) * most));
   result.replication_factor = static_cast<double>(with_replicas) / logical;
   const Int128 padding = memory.total - with_replicas;
-  // Beyond 63 bits only for absurd meshes; the ratios still tell.
+  // Only absurd meshes exceed 63 bits; their ratios are still meaningful.
   result.padding_bytes = static_cast<int64_t>(
       std::min<Int128>(padding, static_cast<Int128>(INT64_MAX)));
   result.replicated_fraction = static_cast<double>(unsharded) / logical;
@@ -307,7 +311,7 @@ Imbalance imbalance(const DeviceMemory& memory) {
   for (const DeviceClass& c : memory.classes) {
     devices += static_cast<double>(c.devices);
   }
-  // Where all devices are alike, rounding would leave a hair above zero.
+  // If all devices store the same, rounding would leave values just above zero.
   if (memory.max == memory.min) return result;
   const auto total = static_cast<double>(memory.total);
   const double even = 1 / devices;
@@ -341,7 +345,7 @@ std::vector<Repetition> repetitions(const Plan& plan, const Folding& folding,
     const ParameterClass& c = folding.classes[i];
     const Placement& p = plan.placements[c.kind];
     const bool staged = stages != nullptr && !names_axis(p.spec, stages->axis);
-    // Of a class that is on two stages every parameter is.
+    // If a class is on two stages, all of its parameters are.
     const int64_t copies = staged ? counts.held(i) / counts.all[i] : 1;
     Repetition entry;
     entry.parameter_class = static_cast<uint32_t>(i);
@@ -369,7 +373,8 @@ std::vector<Repetition> repetitions(const Plan& plan, const Folding& folding,
 
 namespace {
 
-// Layers that are not on every stage are not on every device.
+// Adds what the pipeline saves: most layers are stored on one stage, not on
+// every device.
 void add_pipeline(const Plan& plan, const StagedCounts& counts,
                   AxisSaving& saving) {
   Int128 all = 0;

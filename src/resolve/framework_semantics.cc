@@ -36,14 +36,14 @@ constexpr std::array<FrameworkSemantics, 7> kReadings = {{
      false, false, false, false, false, Uneven::Padded},
 }};
 
-// "fsdp=4,tp=2"
+// Returns "fsdp=4,tp=2".
 std::string sizes_text(const Mesh& mesh, const AxisNames& axes) {
   return joined_of(axes, ",", [&](const AxisName& axis) {
     return axis + "=" + std::to_string(mesh.size_of(axis));
   });
 }
 
-// "3 ×3, 1"
+// Returns "3 ×3, 1".
 std::string shards_text(const std::vector<ShardSize>& shards) {
   std::string text;
   for (const ShardSize& shard : shards) {
@@ -53,12 +53,13 @@ std::string shards_text(const std::vector<ShardSize>& shards) {
   return text;
 }
 
-// What semantics starts from.
+// The request that the semantics are applied to.
 struct Asked {
   const TensorType* type = nullptr;
-  const PartitionSpec* written = nullptr;  // null: no rule is found
-  PartitionSpec spec;                      // what it means in mesh axes
-  bool by_labels = false;                  // logical axes of the manifest
+  const PartitionSpec* written = nullptr;  // null: no rule matches
+  PartitionSpec spec;                      // `written` in mesh axes
+  bool by_labels = false;                  // requested by the manifest's
+                                           // logical axes
 };
 
 class Reader {
@@ -86,12 +87,12 @@ class Reader {
  private:
   void note(std::string why) { out_.why.push_back(std::move(why)); }
   void refuse(std::string why) {
-    // Only what is wrong counts, not what was done before.
+    // Errors replace the remarks that were made before the first of them.
     if (out_.kind != ReadKind::Refused) out_.why.clear();
     out_.kind = ReadKind::Refused;
     note(std::move(why));
   }
-  // Of what is not refused.
+  // Notes a change to the spec, unless the spec is refused.
   void remark(std::string why) {
     if (out_.kind != ReadKind::Refused) note(std::move(why));
   }
@@ -143,7 +144,8 @@ class Reader {
     return "dimension " + std::to_string(dim);
   }
 
-  // The axes of a dimension that the mesh has; empty when it stays whole.
+  // Returns the axes of a dimension that the mesh has; no value if the
+  // dimension is left unsharded.
   std::optional<AxisNames> known(size_t dim, const AxisNames& asked) {
     AxisNames axes;
     for (const AxisName& axis : asked) {
@@ -254,7 +256,8 @@ class Reader {
   std::vector<size_t> uneven_;
 };
 
-// "experts.*.w*" for "experts.0.w1": what tp_plan looks a name up by.
+// Returns "experts.*.w*" for "experts.0.w1", the key that tp_plan is searched
+// for.
 std::string without_digits(std::string_view name) {
   std::string result;
   bool in_number = false;
@@ -266,8 +269,8 @@ std::string without_digits(std::string_view name) {
   return result;
 }
 
-// Per parameter, the first rule that decides any of those with its name but for
-// digits; 0 for none.
+// Returns, per parameter, the first rule that decides any parameter whose name
+// differs from its own only in digits; 0 for none.
 std::vector<int> merged_rules(const Manifest& manifest, const Plan& plan) {
   std::unordered_map<std::string, int> first;
   for (size_t i = 0; i < manifest.size(); ++i) {
@@ -296,7 +299,7 @@ Asked asked_of(const Placement& placement) {
   return asked;
 }
 
-// The same parameter under another rule.
+// Returns the request of the same parameter under another rule.
 Asked asked_of(const TensorType& type, const Rule& rule) {
   Asked asked;
   asked.type = &type;

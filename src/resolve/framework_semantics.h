@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Framework semantics: what the programs of the field make of one and the same
-// spec, where they differ.
+// Framework semantics: how frameworks differ in what they do with the same
+// spec.
 //
-// It says who is asked no rule, what happens to an entry that has no
-// place, an axis that the mesh lacks and a dimension that its axes do not
-// divide. Some refuse where others correct: JAX takes a NamedSharding as it is
-// or raises, eFormer and MaxText correct it first, GSPMD pads, DTensor cuts
-// unevenly. Sources: eformer.escale (match_partition_rules,
-// get_corrected_named_sharding), flax.linen.spmd, MaxText
-// (remove_size_one_mesh_axis, adjust_pspec_for_indivisible_shapes), EasyLM's
-// match_partition_rules, torch.chunk in torch.distributed.tensor, transformers'
-// tensor_parallel (get_tensor_shard), XLA's GSPMD.
+// It covers which parameters bypass the rules, and what happens to an entry
+// beyond the rank, an axis that the mesh lacks and a dimension that its axes do
+// not divide. Some frameworks refuse a spec that others correct: JAX uses a
+// NamedSharding unchanged or raises, eFormer and MaxText correct it first,
+// GSPMD pads, DTensor splits unevenly. Sources: eformer.escale
+// (match_partition_rules, get_corrected_named_sharding), flax.linen.spmd,
+// MaxText (remove_size_one_mesh_axis, adjust_pspec_for_indivisible_shapes),
+// EasyLM's match_partition_rules, torch.chunk in torch.distributed.tensor,
+// transformers' tensor_parallel (get_tensor_shard), XLA's GSPMD.
 #pragma once
 
 #include <cstdint>
@@ -26,10 +26,10 @@
 
 namespace shardplan {
 
-// Who is replicated without asking the rules.
+// The parameters that are replicated without consulting the rules.
 enum class Unasked : uint8_t { Nobody, Scalars, OneElement };
 
-// A dimension that its axes do not divide.
+// The treatment of a dimension that its axes do not divide.
 enum class Uneven : uint8_t {
   Whole,    // becomes unsharded
   Prefix,   // keeps the longest prefix of its axes that divides
@@ -42,14 +42,15 @@ enum class Uneven : uint8_t {
 struct FrameworkSemantics {
   std::string_view name;
   std::string_view summary;
-  bool semantic_axes = false;  // knows `HEAD`
-  bool logical_axes = false;   // knows logical axis rules
+  bool semantic_axes = false;  // supports `HEAD`
+  bool logical_axes = false;   // supports logical axis rules
   Unasked unasked = Unasked::Nobody;
-  bool needs_rule = false;      // refuses a parameter without one
-  bool cuts_to_rank = false;    // else refuses a longer spec
-  bool drops_unknown = false;   // else refuses an axis that the mesh lacks
+  bool needs_rule = false;      // refuses a parameter that no rule matches
+  bool cuts_to_rank = false;    // truncates a longer spec; else refuses it
+  bool drops_unknown = false;   // drops an axis that the mesh lacks; else
+                                // refuses it
   bool drops_size_one = false;  // removes axes of size 1
-  bool folds_digits = false;    // `w1` and `w2` have one rule
+  bool folds_digits = false;    // `w1` and `w2` share one rule
   Uneven uneven = Uneven::Refused;
 };
 std::span<const FrameworkSemantics> framework_semantics();
@@ -57,22 +58,26 @@ const FrameworkSemantics* find_framework_semantics(std::string_view name);
 
 enum class ReadKind : uint8_t {
   Placed,
-  Refused,  // the program would stop with an error
-  NotRead,  // the rule says what the semantics has no notion of
+  Refused,  // the framework would stop with an error
+  NotRead,  // the rule uses a feature that this framework does not have
 };
 
 struct ReadOutcome {
   ReadKind kind = ReadKind::Placed;
-  PartitionSpec spec;            // as final specs are; empty unless Placed
+  PartitionSpec spec;            // in the form of final specs; empty unless
+                                 // Placed
   int64_t bytes_per_device = 0;  // of the largest shard
-  // Sizes of the shards of every dimension that is cut.
+  // Sizes of the shards of every sharded dimension.
   std::vector<std::vector<ShardSize>> shards;
-  std::vector<std::string> why;  // what was done to the spec, or is wrong
+  std::vector<std::string> why;  // what was changed in the spec, or is wrong
+                                 // with it
 };
-// The same kind and, where placed, the same shards.
+// Returns whether both are of the same kind and, if placed, have the same
+// shards.
 bool agree(const ReadOutcome& a, const ReadOutcome& b);
 
-// How a whole model is read; as a Plan, with few distinct outcomes.
+// How a whole model is read: few distinct outcomes, shared as placements are in
+// a Plan.
 struct ReadOutcomes {
   std::vector<ReadOutcome> outcomes;
   std::vector<uint32_t> outcome_of;  // per parameter
@@ -82,8 +87,9 @@ struct ReadOutcomes {
   }
 };
 
-// `verbatim` is the plan of these rules with `strict` off: it says which rule
-// decides which parameter, and what the rule asks for.
+// Reads the model with the given semantics. `verbatim` is the plan of these
+// rules with `strict` off; it provides the rule that decides each parameter and
+// the spec that this rule requests.
 ReadOutcomes read_as(const FrameworkSemantics& semantics,
                      const Manifest& manifest, const RuleSet& rules,
                      const Plan& verbatim);

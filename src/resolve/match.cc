@@ -21,57 +21,63 @@
 namespace shardplan {
 namespace {
 
-// Bytes for the combined automaton, which starts afresh when they are used up.
+// Memory of the combined automaton in bytes; RE2 discards the states and starts
+// over when it is used up.
 constexpr int64_t kSetMemory = int64_t{64} << 20;
 constexpr int64_t kRuleMemory = int64_t{8} << 20;
-// Compiling grows with the square of a program: 100,000 steps take 0.1 s.
+// Compile time grows with the square of the program's size: 100,000
+// instructions take 0.1 s.
 constexpr int64_t kMostCompiling = 500'000'000'000;
 
-// Fewer names are not worth a thread.
+// Fewer names than this are not worth a thread.
 constexpr size_t kBlock = 1024;
-// The combined automaton is fast while it finds its states made. What making
-// them costs is estimated by their bytes: at some 10 for each rule and name as
-// much as a loop over the rules, at 100 ten times that. Samples of names are
-// searched until that is clear; the first ones make what all names share.
+// The combined automaton is fast as long as the states that it needs exist
+// already. The cost of building them is estimated from their bytes: about 10
+// bytes per rule and name cost as much as a loop over the rules, 100 bytes ten
+// times that. Samples of names are searched until the growth is clear; the
+// first samples build the states that all names share.
 constexpr size_t kSamples = 4;
 constexpr size_t kSampleNames = 512;
 constexpr int64_t kSlowGrowth = 16;
 constexpr int64_t kHopelessGrowth = 100;
-// A sample that fills half of its memory shows that the whole search would fill
-// it, and start afresh, many times.
+// A sample that fills half of the memory shows that the whole search would fill
+// it, and start over, many times.
 constexpr int64_t kMostSampled = kSetMemory / 2;
-// Fewer searches are not worth a sample.
+// Fewer searches than this are not worth a sample.
 constexpr size_t kFewSearches = 4096;
 
-// When one automaton of all patterns grows too much, the patterns are searched
-// in parts of this size, whose automata mostly stay small.
+// If one automaton of all patterns grows too much, the patterns are searched in
+// parts of this size, whose automata mostly stay small.
 constexpr size_t kPart = 64;
 
-// What a search costs is counted in bytes that automata of single patterns grow
-// by, some 4 ns each: patterns such as `(a|b)*a(a|b){100}c` make them grow with
-// every name. Beyond kMostCost, some ten seconds, it is refused. Automata of
-// several patterns sort what each state is made of.
+// The cost of a search is measured in bytes by which automata of single
+// patterns grow, about 4 ns each: patterns such as `(a|b)*a(a|b){100}c` make
+// them grow with every name. A search beyond kMostCost, about ten seconds, is
+// refused. A byte of a combined automaton costs more, because it sorts the
+// contents of each state.
 constexpr int64_t kMostCost = int64_t{2} << 30U;
 constexpr int64_t kCombinedGrowth = 2;
-// A search for one pattern in one name, besides a third for each byte of it. An
-// automaton that is as large as this does not stay in a cache, and a byte costs
-// as much as so many that it grows by.
+// The cost of one search for one pattern in one name, in addition to 1/3 per
+// byte of the name. An automaton of kLargeAutomaton bytes does not stay in the
+// cache, so each byte of a name then costs kLargeStep.
 constexpr int64_t kCallCost = 20;
 constexpr int64_t kLargeAutomaton = int64_t{64} << 10U;
 constexpr int64_t kLargeStep = 2;
-// A pattern that is found in a name, with the sorting of those found.
+// The cost of one match, including the sorting of the matches.
 constexpr int64_t kFoundCost = 16;
-// One that grows by as much as this in one name may be given up for a search
-// without an automaton, which takes as many steps as the name has characters,
+// RE2 may give up the automaton of a pattern that grows by this much for one
+// name and search without it. That takes one step per character of the name,
 // each through the whole program.
 constexpr int64_t kGivenUp = int64_t{256} << 10U;
-// Steps that one pattern may take in one name, and all of them before it is
-// tried whether they do.
+// The most steps that one pattern may take in one name; and the most that all
+// patterns of one automaton may take in it before the automaton is not even
+// tried.
 constexpr int64_t kMostStepsPerName = 200'000'000;
 constexpr int64_t kManySteps = 50'000'000;
-// So many that searching one name for all patterns at once is no gain.
+// Beyond this number of steps, searching one name for all patterns at once is
+// no faster than searching for one after the other.
 constexpr int64_t kFewSteps = 5'000'000;
-// Rules found in names, as far as these are told apart by them.
+// The most rules in all distinct sets of matching rules together.
 constexpr int64_t kMostFound = int64_t{1} << 25U;
 
 RE2::Options options(int64_t memory) {
@@ -81,7 +87,8 @@ RE2::Options options(int64_t memory) {
   return result;
 }
 
-// The place of a fragment, or of all where a quoted scalar has escapes.
+// Returns the place of a fragment of the pattern, or of the whole pattern if it
+// is a quoted scalar with escapes.
 Span fragment(const Rule& rule, size_t begin, size_t end) {
   const std::string_view written = rule.where.text();
   const size_t at = written.find(rule.pattern);
@@ -114,7 +121,7 @@ PatternProblem re2_problem(const Rule& rule, const RE2& compiled) {
   return problem;
 }
 
-// The names to be searched: all of a manifest, or one of each group.
+// The names to search: all names of a manifest, or one of each group.
 struct Searched {
   const Manifest& manifest;
   const NameGroups* groups = nullptr;
@@ -131,34 +138,35 @@ struct Searched {
 
 struct Matcher::Impl {
   size_t rules = 0;
-  // The patterns of the rules, each once, in the order of their first rules.
+  // The distinct patterns of the rules, in the order of their first rules.
   std::vector<std::unique_ptr<RE2>> patterns;
-  std::vector<std::string> spelt;          // as RE2 spells them
+  std::vector<std::string> spelt;          // in RE2's syntax
   std::vector<std::vector<int>> rules_of;  // per pattern
   std::unique_ptr<RE2::Set> set;  // null when it does not fit its memory
-  int64_t steps = 0;              // of all programs for one character, at most
+  int64_t steps = 0;              // of all programs per character, at most
   bool plain_names = false;
-  // What they tell of numbers, once somebody asks; empty: not proved.
+  // The numbers that the patterns distinguish, computed on first use; no value:
+  // not proved.
   mutable Once proved;
   mutable std::optional<ToldNumbers> told;
 
-  // How long the programs of some patterns are, together.
+  // Returns the total program size of the patterns [begin, end).
   int64_t program_size(size_t begin, size_t end) const {
     int64_t size = 0;
     for (size_t i = begin; i < end; ++i) size += patterns[i]->ProgramSize();
     return size;
   }
-  // Numbers of the patterns that are found in a name, ascending.
+  // Finds the numbers of the patterns that match a name, ascending.
   void find(std::string_view name, std::vector<int>& found) const;
   void find_one_by_one(std::string_view name, size_t begin, size_t end,
                        std::vector<int>& found) const;
-  // Makes numbers of patterns those of their rules.
+  // Replaces the numbers of patterns by those of their rules.
   void to_rules(std::vector<int>& found) const;
 };
 
 namespace {
 
-// False where it does not fit its memory.
+// Returns false if the automaton runs out of memory.
 bool find_in(const RE2::Set& set, std::string_view name,
              std::vector<int>& found) {
   found.clear();
@@ -306,9 +314,9 @@ void Matcher::find_one_by_one(std::string_view name,
 
 namespace {
 
-// Whether searching samples of the names for so many patterns adds too much to
-// what is held. `cost` grows by what that took, and by what all names will take
-// where it does not.
+// Returns whether searching samples of the names for `patterns` patterns
+// allocates too much. Adds to `cost` what the samples cost and, if the result
+// is false, what all names will cost.
 template <typename Find>
 bool grows_with_names(const Searched& names, size_t patterns, Find find,
                       Int128& cost) {
@@ -328,7 +336,7 @@ bool grows_with_names(const Searched& names, size_t patterns, Find find,
       const int64_t before = allocated_by_thread();
       find(names.name(i * step + step * sample / kSamples), found);
       const int64_t added = allocated_by_thread() - before;
-      // A full automaton starts afresh and is then smaller than before.
+      // A full automaton starts over and is then smaller than before.
       growth += added < 0 ? kMostSampled : added;
       if (growth <= std::min(kHopelessGrowth * tries, kMostSampled)) continue;
       cost += kCombinedGrowth * growth;
@@ -343,14 +351,14 @@ bool grows_with_names(const Searched& names, size_t patterns, Find find,
   return false;
 }
 
-// Which list each name has.
+// The list of patterns that match each name.
 struct FoundLists {
   NumberLists lists;
   std::vector<uint32_t> of;
 };
 
-// Calls find(name, found) for every name, on several threads. The numbers do
-// not depend on how many these are.
+// Calls find(name, found) for every name, on several threads. The resulting
+// numbers do not depend on the number of threads.
 template <typename Find>
 FoundLists find_all(const Searched& names, int jobs, Find find) {
   const size_t blocks = names.size() / kBlock + 1;
@@ -386,8 +394,8 @@ FoundLists find_all(const Searched& names, int jobs, Find find) {
 
 }  // namespace
 
-// Searches for a part of the patterns after the other, each with an automaton
-// of its own, and puts together what is found.
+// Searches for one part of the patterns after another, each with an automaton
+// of its own, and combines the results.
 class SearchInParts {
  public:
   SearchInParts(const Matcher::Impl& matcher, const Searched& names,
@@ -399,8 +407,9 @@ class SearchInParts {
         jobs_(jobs),
         of_(names.size()) {}
 
-  // Whether it would take too long: automata of patterns from everywhere are
-  // all large, and all together do not fit one.
+  // Returns whether the search would take too long: sampled patterns all need
+  // large automata, and those of all patterns together do not fit into the
+  // memory of one.
   bool is_hopeless() {
     const size_t all = matcher_.patterns.size();
     constexpr size_t kFit = kSetMemory / kLargeAutomaton;
@@ -419,9 +428,9 @@ class SearchInParts {
     }
     return true;
   }
-  // What has been spent.
+  // Returns the cost so far.
   Int128& cost() { return cost_; }
-  // Empty where it would take too long.
+  // Returns no value if the search would take too long.
   std::optional<FoundLists> run() {
     const size_t all = matcher_.patterns.size();
     for (size_t begin = 0; begin < all; begin += kPart) {
@@ -431,14 +440,15 @@ class SearchInParts {
   }
 
  private:
-  // What was found before, and a list of the part that follows.
+  // A node in a chain of matches: the matches in earlier parts, and those in
+  // the next part.
   struct Step {
     uint32_t before = 0;
     std::vector<int> list = {};
-    int64_t found = 0;  // in all
+    int64_t found = 0;  // matches up to here
   };
 
-  // What searching for one pattern in one name took.
+  // The cost of searching for one pattern in one name.
   struct Tried {
     int64_t growth = 0;  // of its automaton, in bytes
     int64_t cost = 0;
@@ -450,14 +460,14 @@ class SearchInParts {
     matcher_.find_one_by_one(name, pattern, pattern + 1, found);
     const int64_t growth = allocated_by_thread() - before;
     if (growth >= 0 && growth <= kGivenUp) return {growth, 2 * growth};
-    // A full automaton starts afresh, or RE2 gives it up.
+    // A full automaton starts over, or RE2 gives it up.
     const int64_t steps =
         std::ssize(name) * matcher_.program_size(pattern, pattern + 1);
     return {std::max(growth, kGivenUp), std::max(2 * growth, 32 * steps)};
   }
 
-  // What searching all names for so many patterns costs whose automata have
-  // been made.
+  // Returns the cost of searching all names for `patterns` patterns whose
+  // automata exist already, of `automaton` bytes each.
   Int128 steps_of(size_t patterns, int64_t automaton) const {
     const auto names = static_cast<Int128>(names_.size());
     const Int128 bytes =
@@ -470,7 +480,7 @@ class SearchInParts {
                                 std::vector<int>& found) {
       matcher_.find_one_by_one(name, begin, end, found);
     };
-    // After a part that an automaton did not help, more parts are searched
+    // If an automaton did not help for a part, the next parts are searched
     // without one.
     if (parts_passed_ < parts_to_pass_) {
       ++parts_passed_;
@@ -486,7 +496,7 @@ class SearchInParts {
     return cost_ <= kMostCost;
   }
 
-  // False where an automaton of the part is no help.
+  // Returns false if an automaton of the part does not help.
   template <typename OneByOne>
   bool search_at_once(size_t begin, size_t end, const OneByOne& one_by_one) {
     if (names_.size() < kSamples ||
@@ -511,7 +521,7 @@ class SearchInParts {
       for (int& pattern : found) pattern += static_cast<int>(begin);
     };
     if (!is_made) return false;
-    // The first name makes the states that all names share.
+    // The first name builds the states that all names share.
     std::vector<int> found;
     at_once(names_.name(0), found);
     if (grows_with_names(names_, end - begin, at_once, cost_)) return false;
@@ -519,7 +529,7 @@ class SearchInParts {
     return true;
   }
 
-  // Tries some of the patterns in some of the names.
+  // Estimates the cost of a part by trying some of its patterns on some names.
   bool is_affordable(size_t begin, size_t end) {
     constexpr size_t kTried = 4;
     constexpr size_t kNames = 16;
@@ -535,7 +545,7 @@ class SearchInParts {
         const Tried tried = try_one(pattern, name);
         held += tried.growth;
         cost_ += tried.cost;
-        // The second such name tells enough.
+        // The second such name is evidence enough.
         const Int128 alike = static_cast<Int128>(tried.cost) * bytes_ *
                              static_cast<Int128>(end - begin);
         if (cost_ > kMostCost ||
@@ -544,7 +554,7 @@ class SearchInParts {
                          static_cast<Int128>(name.size()))) {
           return false;
         }
-        // The first ones make the states that all names share.
+        // The first names build the states that all names share.
         if (i >= names / 2) cost += tried.cost;
       }
       largest = std::max(largest, held);
@@ -599,13 +609,14 @@ class SearchInParts {
 
   const Matcher::Impl& matcher_;
   const Searched& names_;
-  int64_t longest_;  // of the names, and more than 0
+  int64_t longest_;  // length of the longest name, more than 0
   int64_t bytes_;    // of all names
   int jobs_;
-  std::vector<uint32_t> of_;        // per name, of the steps
-  std::vector<Step> steps_ = {{}};  // the first: nothing was found
+  std::vector<uint32_t> of_;        // per name, the index of its last step
+  std::vector<Step> steps_ = {{}};  // the first one: no match
   Int128 cost_ = 0;
-  // Parts that are searched one by one before several patterns are tried again.
+  // The number of parts to search one by one before an automaton is tried
+  // again.
   size_t parts_to_pass_ = 0;
   size_t parts_passed_ = 0;
 };
@@ -642,7 +653,8 @@ std::optional<FoundSets> Matcher::find_sets(const Manifest& manifest, int jobs,
       in_parts ? parts.run() : std::optional(find_all(names, jobs, at_once));
   if (!found) return std::nullopt;
   FoundSets result;
-  // In the order of the first names, so that 0 is no set of its own.
+  // Sets are numbered in the order of their first names, so the empty set has
+  // no fixed number.
   std::vector<uint32_t> number_of(found->lists.size(), UINT32_MAX);
   int64_t rules = 0;
   for (const uint32_t list : found->of) {

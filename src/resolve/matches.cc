@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is found in names as rules that win: the end of resolve/match.h.
+// Turns the rules that match each name into winners: the end of
+// resolve/match.h.
 #include <algorithm>
 
 #include "base/checked.h"

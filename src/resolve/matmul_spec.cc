@@ -16,7 +16,8 @@ AxisNames entry(const PartitionSpec& spec, size_t dim) {
   return dim < spec.dims.size() ? spec.dims[dim] : AxisNames();
 }
 
-// Appends a dimension without the axes that earlier ones use; those are noted.
+// Appends a dimension without the axes that earlier dimensions use, and records
+// those as repeated.
 void append_unused(const AxisNames& axes, AxisNames& used,
                    MatmulOutput& output) {
   AxisNames kept;
@@ -68,12 +69,12 @@ PartitionSpec original_matmul_output(
   PartitionSpec spec;
   for (const AxisNames& axes : candidates) {
     AxisNames kept;
-    // A tuple is held against what stood before it, so that a name may stand
-    // in it twice.
+    // A tuple is compared only with the entries before it, so it may contain a
+    // name twice.
     std::copy_if(axes.begin(), axes.end(), std::back_inserter(kept),
                  [&](const AxisName& axis) { return !contains(seen, axis); });
     seen.insert(seen.end(), axes.begin(), axes.end());
-    // None is a name like any other, and one that stays alone is None.
+    // None is a name like any other; a name of None that remains alone is None.
     if (axes.empty()) seen.emplace_back();
     if (kept == AxisNames{""}) kept.clear();
     spec.dims.push_back(std::move(kept));

@@ -11,7 +11,7 @@
 namespace shardplan {
 namespace {
 
-// Which numbers are told, as one bit for each code.
+// The numbers that a pattern distinguishes behind one text, one bit per code.
 class ToldBehind {
  public:
   ToldBehind(std::string_view text, const std::vector<uint32_t>& codes)
@@ -21,8 +21,9 @@ class ToldBehind {
     for (const uint32_t code : codes) told_[code] = true;
   }
 
-  // Whether it may be the text that stands before a number, of which `before`
-  // reaches back to another number, or to the begin of the name.
+  // Returns whether the text may stand before a number. `before` is the name's
+  // text between the previous number and this one; `whole` means that it
+  // reaches back to the beginning of the name instead.
   bool fits(std::string_view before, bool whole) const {
     return before.ends_with(text_) || (!whole && text_.ends_with(before));
   }
@@ -33,7 +34,7 @@ class ToldBehind {
   std::vector<bool> told_;
 };
 
-// For each number of a class who may tell it.
+// For each number of a class, the texts behind which it may be distinguished.
 using Tellers = std::vector<std::vector<const ToldBehind*>>;
 
 class NameGrouper {
@@ -83,7 +84,8 @@ class NameGrouper {
     return tellers;
   }
 
-  // The class at first; from there on by each number that is told.
+  // Starts at the class and moves to another state with each distinguished
+  // number.
   uint32_t state_of(size_t parameter) {
     const uint32_t number = manifest_.name_class(parameter);
     uint32_t state = number;
@@ -128,7 +130,8 @@ class NameGrouper {
 
   const Manifest& manifest_;
   const std::vector<ToldBehind>& behind_;
-  std::vector<Tellers> tellers_;  // per class; empty: nobody tells any
+  std::vector<Tellers> tellers_;  // per class; empty: no number is
+                                  // distinguished
   std::vector<uint32_t> group_of_state_;
   std::unordered_map<Step, uint32_t, HashStep> steps_;
 };
@@ -141,7 +144,8 @@ bool may_be_grouped(const Manifest& manifest) {
 
 NameGroups group_names(const Manifest& manifest, const ToldNumbers& told) {
   const size_t classes = manifest.name_classes().size();
-  // Each text is held against each class.
+  // Each text is compared with each class. If that is too much work, one empty
+  // text has all codes, which can only split groups further.
   const bool is_one = told.behind.size() * classes > 4 * manifest.size();
   std::vector<ToldBehind> behind;
   if (is_one) {

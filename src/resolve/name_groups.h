@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names of a manifest that no pattern tells apart (told_numbers.h).
+// Name groups: names of a manifest that no pattern tells apart
+// (told_numbers.h).
 #pragma once
 
 #include <cstdint>
@@ -11,12 +12,13 @@
 namespace shardplan {
 
 struct NameGroups {
-  std::vector<uint32_t> of;     // per parameter
+  std::vector<uint32_t> of;     // the group of each parameter
   std::vector<uint32_t> first;  // the first parameter of each group
 };
-// False where nearly every name is of a class of its own.
+// Returns false if nearly every name is in a class of its own.
 bool may_be_grouped(const Manifest& manifest);
-// REQUIRES: names are plain, as the patterns' are that `told` is of.
+// Groups the names of a manifest. REQUIRES: its names are plain, and so are
+// those that `told` was computed for.
 NameGroups group_names(const Manifest& manifest, const ToldNumbers& told);
 
 }  // namespace shardplan

@@ -16,7 +16,7 @@ namespace {
 constexpr std::array<std::string_view, 3> kFallbacks = {
     "axis_is_unsharded", "raise_error", "no_constraint"};
 
-// In order of the first of each.
+// Returns repeated labels in the order of their first occurrences.
 std::vector<std::string> repeated_labels(const AxisLabels& labels,
                                          FlaxVersion version) {
   std::vector<std::string> repeated;
@@ -49,7 +49,7 @@ bool is_free(const AxisNames& axes, const std::vector<LogicalDim>& dims,
         dims, [&](const LogicalDim& dim) { return contains(dim.axes, axis); });
   };
   return std::ranges::none_of(axes, [&](const AxisName& axis) {
-    // None within a tuple.
+    // An empty name is None within a tuple.
     if (axis.empty()) return false;
     if (axis == kUnconstrained && version == FlaxVersion::Current) return false;
     return is_used(axis);
@@ -166,12 +166,12 @@ PartitionAxis resolved_defaults() {
   return *std::move(axis);
 }
 
-// "the mesh", "view `experts`"
+// Returns "the mesh" or "view `experts`".
 std::string named_view(std::string_view view) {
   return view.empty() ? "the mesh" : "view `" + std::string(view) + "`";
 }
 
-// "`mlp` has `tp`": who has an axis of a rule that was found blocked.
+// Returns "`mlp` uses `tp`": the label that uses an axis of a blocked rule.
 std::string blocker_text(const LogicalMapping& mapping,
                          const AxisLabels& labels, const LogicalRule& rule,
                          int number, const LogicalViews& views) {
@@ -194,7 +194,7 @@ std::string blocker_text(const LogicalMapping& mapping,
   return "the spec itself names one of its axes";
 }
 
-// Why the rules of label `i` did not place it.
+// Returns why the rules of label `i` did not place it.
 std::string unplaced_reason(const LogicalMapping& mapping,
                             const AxisLabels& labels, size_t i,
                             const std::vector<LogicalRule>& rules,
@@ -214,7 +214,7 @@ std::string unplaced_reason(const LogicalMapping& mapping,
   return "every rule for `" + label + "` names an axis already in use: " + all;
 }
 
-// flax's NO_CONSTRAINT leaves the whole array as it is.
+// Leaves the whole array unconstrained, as flax's NO_CONSTRAINT does.
 void leave_whole(ResolvedNames& names_meant) {
   for (size_t dim = 0; dim < names_meant.spec.dims.size(); ++dim) {
     AxisNames& axes = names_meant.spec.dims[dim];
@@ -275,8 +275,8 @@ Vocabulary::Vocabulary(const RuleSet& rules, const Mesh& mesh,
   }
 }
 
-// A declared axis is one of the mesh: only without a declaration it is that of
-// the view that has it.
+// A declared axis is an axis of the mesh; only an undeclared axis may be that
+// of the view that has it.
 std::optional<std::string> Vocabulary::view_of(const AxisNames& axes) const {
   std::optional<std::string> view;
   for (const AxisName& axis : axes) {
@@ -449,8 +449,8 @@ ResolvedNames Vocabulary::of(const PartitionSpec& written, size_t rank,
         dims.push_back(dim);
       } else if (kind == NameKind::Semantic) {
         AxisNames meant = semantic_axes(name, mode.value_or(reading_.mode));
-        // None beside an axis is not an axis of the mesh, so that the dimension
-        // stays whole; alone it says so itself.
+        // None beside an axis becomes an unknown axis, so that the dimension is
+        // not sharded. None alone already leaves it unsharded.
         if (meant.empty() && written.dims[dim].size() > 1) meant = {""};
         axes.insert(axes.end(), meant.begin(), meant.end());
       } else {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lists of the numbers of patterns that are found in names.
+// Number lists: distinct lists of the numbers of patterns that match a name.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +11,7 @@
 
 namespace shardplan {
 
-// Sorts numbers from 0 that are each there once; where they are many, by their
-// places.
+// Sorts distinct numbers from 0 upwards; if they are dense, by a bit set.
 inline void sort_numbers(std::vector<int>& numbers) {
   if (numbers.empty()) return;
   const int largest = *std::ranges::max_element(numbers);
@@ -33,10 +32,10 @@ inline void sort_numbers(std::vector<int>& numbers) {
   }
 }
 
-// Lists of numbers, each once.
+// Distinct lists of numbers, each stored once and numbered.
 class NumberLists {
  public:
-  // 0 is the empty one.
+  // List 0 is the empty one.
   NumberLists() { number_of({}); }
   NumberLists(NumberLists&&) = default;
   NumberLists& operator=(NumberLists&&) = default;

@@ -31,7 +31,7 @@ PatternProblem problem(size_t begin, size_t end, std::string message,
   return {begin, end, std::move(message), std::move(help)};
 }
 
-// Exactly `count` hexadecimal digits behind `\x`, `\u` or `\U`.
+// Reads exactly `count` hexadecimal digits after `\x`, `\u` or `\U`.
 std::variant<char32_t, PatternProblem> hex_escape(std::string_view pattern,
                                                   size_t& at, size_t count) {
   uint32_t code = 0;
@@ -55,7 +55,7 @@ std::variant<char32_t, PatternProblem> hex_escape(std::string_view pattern,
   return static_cast<char32_t>(code);
 }
 
-// `\0`, `\07`, `\123`; other numbers refer to groups.
+// Reads `\0`, `\07` or `\123`; other numbers refer to groups.
 std::variant<char32_t, PatternProblem> digit_escape(std::string_view pattern,
                                                     size_t& at, bool in_class) {
   size_t end = at + 1;
@@ -78,7 +78,7 @@ std::variant<char32_t, PatternProblem> digit_escape(std::string_view pattern,
   return static_cast<char32_t>(code);
 }
 
-// Python's str.isspace, as ranges.
+// The characters of Python's str.isspace, as ranges.
 struct Range {
   char32_t first;
   char32_t last;
@@ -242,10 +242,10 @@ std::variant<TranslatedClass, PatternProblem> translate_class(
   return result;
 }
 
-// A single pass over the pattern that copies what RE2 reads alike and respells
-// or refuses the rest. It does not build a tree: the only context it needs is
-// whether anything stands before it (for flags), and whether the last item may
-// be repeated.
+// The translator makes one pass over the pattern. It copies what RE2 reads in
+// the same way and respells or refuses the rest. It builds no tree: the only
+// context it needs is whether anything precedes the current position (for
+// flags), and whether the last item may be repeated.
 
 namespace {
 
@@ -321,8 +321,9 @@ class Translator {
     repeatable_ = false;
   }
 
-  // Python takes dotted and dotless i for one letter, RE2 does not; RE2 folds
-  // the non-ASCII characters in `\W` onto letters.
+  // Refuses the flag `i` beyond ASCII. Python treats dotted and dotless i as
+  // one letter and RE2 does not; RE2 folds the non-ASCII characters in `\W`
+  // onto letters.
   void check_case_folding() {
     bool plain = plain_;
     for (const std::string_view escape : {"\\u", "\\U", "\\W"}) {
@@ -351,8 +352,8 @@ class Translator {
     emit(std::string_view(&c, 1));
   }
 
-  // Python's `$` also matches before a newline at the very end. Spelled so, it
-  // takes the newline away from what follows, hence nothing may follow.
+  // Python's `$` also matches before a newline at the very end. RE2's spelling
+  // of that consumes the newline, so nothing may follow it.
   void end_of_name() {
     ++at_;
     if (plain_ || multi_line_) return emit_anchor("$");
@@ -365,7 +366,7 @@ class Translator {
     groups_.emplace_back();
   }
 
-  // At `|` or `)`. What RE2 finds unbalanced is left to it.
+  // Closes a branch at `|` or `)`. RE2 reports unbalanced groups itself.
   void close_branch(char c) {
     Group& group = groups_.back();
     group.some_branch_ends |= group.branch_ends;
@@ -397,7 +398,8 @@ class Translator {
     return static_cast<int>(*value);
   }
 
-  // `{m}`, `{m,}`, `{,n}`, `{m,n}` repeat; any other brace is a character.
+  // Reads `{m}`, `{m,}`, `{,n}` or `{m,n}` as a repetition; any other brace is
+  // a character.
   void brace() {
     const size_t close = in_.find('}', at_);
     const std::string_view body = close == std::string_view::npos
@@ -422,7 +424,7 @@ class Translator {
                     "repetition beyond 1000 is not supported",
                     "use `*` or `+`, or a smaller count");
     }
-    // RE2 takes `{01}` for four characters.
+    // RE2 reads `{01}` as four characters.
     std::string spelled = "{" + std::to_string(*least);
     if (comma != std::string_view::npos) spelled += ",";
     if (comma != std::string_view::npos && !high.empty()) {
@@ -455,13 +457,13 @@ class Translator {
     if (close >= in_.size()) {
       return refuse(at_, in_.size(), "the comment is not closed");
     }
-    // Python ends a repetition here: `a*(?#)?` is not a lazy `a*`.
+    // Python ends a repetition at a comment: `a*(?#)?` is not a lazy `a*`.
     if (last_is_repetition_) repeatable_ = false;
     at_ = close + 1;
   }
 
-  // The name is dropped: nothing refers to it. Not as a plain `(`, which a `?`
-  // behind it would turn into something else.
+  // Drops the name, since nothing refers to it. The group becomes `(?:` and not
+  // a plain `(`, whose meaning a `?` after it would change.
   void named_group() {
     const size_t close = in_.find('>', at_);
     const std::string_view name = close == std::string_view::npos
@@ -480,7 +482,7 @@ class Translator {
     open_group("(?:");
   }
 
-  // `(?im)` for all of the pattern, `(?i-s:...)` for a part.
+  // Reads `(?im)` for the whole pattern or `(?i-s:...)` for a part of it.
   void flags() {
     const size_t begin = at_ + 2;
     size_t end = begin;
@@ -499,7 +501,8 @@ class Translator {
       return refuse(at_, end + 1, "the flag `x` (verbose) is not supported",
                     "write the pattern without spaces and comments");
     }
-    // Over a part, `$` would have to be spelled by where it stands.
+    // With `m` for a part only, the spelling of `$` would depend on its
+    // position.
     if (contains(letters, 'L') ||
         (part && letters.find_first_of("au") != std::string_view::npos) ||
         (part && !plain_ && contains(letters, 'm'))) {
@@ -518,7 +521,7 @@ class Translator {
     at_ = end + 1;
   }
 
-  // `-` without flags behind it, or a flag on both sides of it.
+  // Returns whether no flag follows `-`, or a flag is on both sides of it.
   static bool is_contradictory(std::string_view letters) {
     const size_t minus = letters.find('-');
     if (minus == std::string_view::npos) return false;
@@ -538,7 +541,7 @@ class Translator {
     }
     if (!whole) return open_group("(?" + kept + ":");
     if (!kept.empty()) out_ += "(?" + kept + ")";
-    // Flags for all of the pattern are not an item of it.
+    // Flags for the whole pattern are not an item that can be repeated.
     repeatable_ = false;
   }
 
@@ -554,7 +557,7 @@ class Translator {
       return emit_anchor(c == 'A' ? "\\A" : "\\z");
     }
     if (c == 'b' || c == 'B') {
-      // RE2 finds `\B` between the bytes of one character, too.
+      // RE2 also matches `\B` between the bytes of one character.
       if (!ascii_ || (c == 'B' && !plain_)) ascii_only_ = in_.substr(begin, 2);
       at_ += 2;
       return emit_anchor(c == 'b' ? "\\b" : "\\B");
@@ -585,15 +588,15 @@ class Translator {
     emit(translated.re2);
   }
 
-  // Whether `$`, spelled out, ends a branch of an open group.
+  // Whether a spelled-out `$` ends a branch of an open group.
   struct Group {
     bool branch_ends = false;
     bool some_branch_ends = false;
   };
 
   std::string_view in_;
-  bool plain_;  // names hold no newline
-  bool ascii_;  // classes such as `\w` are those of ASCII
+  bool plain_;  // names contain no newline
+  bool ascii_;  // classes such as `\w` cover ASCII only
   size_t at_ = 0;
   std::string out_;
   std::string ascii_only_;
@@ -613,7 +616,7 @@ class Translator {
 
 std::variant<TranslatedPattern, PatternProblem> translate_pattern(
     std::string_view pattern, bool plain_names) {
-  // RE2 would take seconds.
+  // RE2 would take seconds to compile a longer pattern.
   constexpr size_t kLongest = size_t{128} << 10U;
   if (pattern.size() <= kLongest) return Translator(pattern, plain_names).run();
   PatternProblem problem;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Python's `re` patterns in RE2's spelling, with the meaning Python gives them.
+// Python regexes: Python's `re` patterns in RE2's syntax, with Python's
+// meaning.
 //
-// Rules are written for re.search. Most patterns mean the same in RE2; some
+// Rules are written for re.search. Most patterns mean the same in RE2. Some
 // only need another spelling (`\Z`, `{,n}`, `(?#..)`, `\u00e9`, `[[:alpha:]]`,
-// the Unicode classes), and some RE2 cannot express (look-around,
-// back-references, atomic groups). What Python itself rejects is rejected too.
-// Source: Python 3.11's re._parser; RE2 2022-06's syntax page.
+// the Unicode classes), and RE2 cannot express others (look-around,
+// back-references, atomic groups). Patterns that Python rejects are rejected
+// here as well. Sources: Python 3.11's re._parser; RE2 2022-06's syntax page.
 #pragma once
 
 #include <optional>
@@ -25,32 +26,34 @@ struct PatternProblem {
 
 struct TranslatedPattern {
   std::string re2;
-  // Set where RE2 sees only ASCII though Python would look at all of Unicode:
-  // `\b`, `\B`, `\W` inside a class. The construct's spelling.
+  // The spelling of a construct for which RE2 considers only ASCII where Python
+  // considers all of Unicode (`\b`, `\B`, `\W` inside a class); else empty.
   std::string ascii_only;
 };
 
-// `plain_names`: all names to be searched are printable ASCII, so Unicode
-// classes and the newline before the end need not be spelled out (the shorter
-// automata are faster).
+// Translates a pattern. `plain_names`: all names to be searched are printable
+// ASCII, so the Unicode classes and the newline before the end need not be
+// spelled out, which makes the automata smaller and faster.
 std::variant<TranslatedPattern, PatternProblem> translate_pattern(
     std::string_view pattern, bool plain_names);
 
 // Character classes and escapes of Python's `re`, in RE2's spelling.
 
-// `\d \D \s \S \w \W`.
+// Returns whether `c` is one of the letters of `\d \D \s \S \w \W`.
 bool is_class_escape(char c);
 
-// What stands between brackets for `\d` and its like: "0-9". `ascii`: Python's
-// set under its flag `a`, which also serves for names that are ASCII. Empty for
-// `\W` over Unicode, which no list of ranges of reasonable length spells.
+// Returns the contents of the brackets that stand for `\d` and the like: "0-9".
+// `ascii`: Python's set under its flag `a`, which also serves for ASCII names.
+// No value for `\W` over Unicode, which no list of ranges of reasonable length
+// can spell.
 std::optional<std::string> class_escape_ranges(char c, bool ascii);
 
-// A code point so that RE2 takes it literally, inside brackets or out.
+// Returns a code point as RE2 reads it literally, inside brackets or outside.
 std::string literal(char32_t code);
 
-// The escape at `at` (a backslash), moving `at` behind it: `\n`, `\x41`,
-// `\u00e9`, `\07`, `\.`. Refuses what Python refuses, and references to groups.
+// Reads the escape at `at` (a backslash) and moves `at` past it: `\n`, `\x41`,
+// `\u00e9`, `\07`, `\.`. Refuses the escapes that Python refuses, and
+// references to groups.
 std::variant<char32_t, PatternProblem> character_escape(
     std::string_view pattern, size_t& at, bool in_class);
 
@@ -59,7 +62,7 @@ struct TranslatedClass {
   std::string ascii_only;  // see TranslatedPattern
 };
 
-// The class at `at` (a `[`), moving `at` behind its `]`.
+// Translates the class at `at` (a `[`) and moves `at` past its `]`.
 std::variant<TranslatedClass, PatternProblem> translate_class(
     std::string_view pattern, size_t& at, bool ascii);
 

@@ -26,7 +26,7 @@ AxisNames axes_of(const PartitionSpec& spec, size_t dim) {
   return dim < spec.dims.size() ? spec.dims[dim] : AxisNames();
 }
 
-// The smallest multiple of both `multiple` and `shards` that holds `size`.
+// Returns the least multiple of `multiple` and `shards` that is >= `size`.
 std::optional<int64_t> padded(int64_t size, int64_t multiple, int64_t shards) {
   const auto both = checked_mul(multiple / std::gcd(multiple, shards), shards);
   if (!both) return std::nullopt;
@@ -104,7 +104,7 @@ PlanRule plan_rule(const Rule& rule, const RuleUse& use) {
   return result;
 }
 
-// What placing a parameter takes.
+// The inputs of placing a parameter.
 struct Placing {
   const RuleSet& rules;
   const AxisNames& declared_axes;
@@ -112,11 +112,11 @@ struct Placing {
   const ResolveOptions& options;
   const UnitFacts& known;  // empty when nothing is declared
   const Vocabulary& names;
-  // Per parameter, or empty: nothing is dealt out.
+  // Per parameter; empty: no expert is placed whole.
   const std::vector<ExpertTensor>& experts;
 };
 
-// The mode that the shape decides, where the rule says so.
+// Returns the mode that the shape determines, if the rule asks for that.
 std::optional<Mode> mode_of(const Rule& rule, const Shape& shape) {
   if (!rule.decode_dim) return std::nullopt;
   const auto rank = static_cast<int>(shape.size());
@@ -127,8 +127,9 @@ std::optional<Mode> mode_of(const Rule& rule, const Shape& shape) {
   return decodes ? Mode::Decode : Mode::Train;
 }
 
-// Fills what was requested and what it means, for a parameter that a rule, or
-// its logical axes, decide. Gives the view that this is for, as correct has it.
+// Fills the requested spec and its meaning, for a parameter that a rule or its
+// logical axes decide. Returns the view that the spec is for, in the form that
+// correct() expects.
 std::string ask(const Rule* rule, const AxisLabels* labels,
                 const LogicalRule* dealt_by, const Placing& how,
                 Placement& placement) {
@@ -151,10 +152,11 @@ std::string ask(const Rule* rule, const AxisLabels* labels,
   return std::move(names_meant.view);
 }
 
-// Fills the spec, its corrections and the stored dimensions. How a dimension is
-// stored depends on the axes that it keeps, and which it keeps on how it is
-// stored. Where the two do not settle, nothing is stored as declared, and what
-// that cuts is found (SP206).
+// Fills the spec, its corrections and the stored dimensions. The stored size of
+// a dimension depends on the axes that shard it, and the axes that remain after
+// correction depend on the stored size, so both are computed in turn. If they
+// do not settle, nothing is stored as declared, and findings report the units
+// that this splits (SP206).
 void correct_as_stored(std::string_view name, const PartitionSpec& asked,
                        std::string_view view, const Placing& how,
                        Placement& placement) {
@@ -187,7 +189,7 @@ void correct_as_stored(std::string_view name, const PartitionSpec& asked,
             std::back_inserter(placement.corrections));
 }
 
-// Fills `dealt` as the rule has it, or the correction that says why not.
+// Fills `dealt` as the rule requests, or adds the correction that says why not.
 void deal_out(const Rule& rule, const ExpertTensor& tensor, const Placing& how,
               Placement& placement) {
   const PartitionSpec meant = how.names.of({{{rule.deal}}}, 1, {}).spec;
@@ -275,7 +277,8 @@ bool fits(const Placement& placement) {
   return elements && byte_count(*elements, placement.type.dtype);
 }
 
-// The logical axes that decide a parameter; null when something else does.
+// Returns the logical axes that decide a parameter; null if something else
+// does.
 const AxisLabels* deciding_labels(const Manifest& manifest, size_t parameter,
                                   int rule, const Placing& how) {
   const bool is_scalar = manifest.type(parameter).shape.empty();
@@ -286,18 +289,18 @@ const AxisLabels* deciding_labels(const Manifest& manifest, size_t parameter,
   return manifest.axes(parameter);
 }
 
-// Parameters of equal type and equal rule, or equal logical axes, have one
-// placement. Where something is declared it also depends on names, but not on
-// the numbers in them: then a parameter's class, of a folding by type, says
-// both.
+// Assigns placements. Parameters of equal type and equal rule, or equal logical
+// axes, share one placement. With declarations it also depends on names, but
+// not on the numbers in them; the parameter's class, of a folding by type, then
+// covers both.
 class Placer {
  public:
-  // `classes` is null where nothing is declared.
+  // `classes` is null if nothing is declared.
   Placer(const Placing& how, const Folding* classes)
       : how_(how), classes_(classes) {}
 
-  // The number of the parameter's placement in the plan; empty when it does not
-  // fit 63 bits as declared.
+  // Returns the number of the parameter's placement in the plan; no value if
+  // its bytes as declared do not fit 63 bits.
   std::optional<uint32_t> number_of(const Manifest& manifest, size_t parameter,
                                     int rule, Plan& plan) {
     const uint32_t kind = classes_ != nullptr ? classes_->class_of[parameter]
@@ -325,7 +328,8 @@ class Placer {
   }
 
  private:
-  // Placements of what is dealt out differ from expert to expert.
+  // Returns whether the parameter may be placed whole on a rank, so that its
+  // placement differs from expert to expert.
   bool deals(size_t parameter, int rule, bool by_labels) const {
     if (rule > 0) {
       return !how_.rules.rules[static_cast<size_t>(rule) - 1].deal.empty();
@@ -334,11 +338,11 @@ class Placer {
            how_.experts[parameter].expert >= 0 &&
            how_.names.dealer() != nullptr;
   }
-  // What tells such placements apart: whether it is dealt out at all, over how
-  // many experts, and to which rank where these are not alike.
+  // The rest of the key of a placement: whether it is placed whole, among how
+  // many experts, and on which rank if these are not alike.
   using DealtKey = std::tuple<bool, int64_t, int64_t>;
 
-  // Labels by what they say; they lie in the manifest.
+  // Labels are compared by value; the pointers refer to the manifest.
   using LabelledKey = std::pair<uint64_t, const AxisLabels*>;
   struct ByLabels {
     bool operator()(const LabelledKey& a, const LabelledKey& b) const {
@@ -346,8 +350,8 @@ class Placer {
     }
   };
 
-  // The first parameter of its kind; kinds that differ in names only share a
-  // placement.
+  // Returns the placement of the first parameter of a kind. Kinds that differ
+  // only in names share a placement.
   std::optional<uint32_t> placed(const Manifest& manifest, size_t parameter,
                                  int rule, const AxisLabels* labels,
                                  Plan& plan) {
@@ -386,7 +390,7 @@ class Placer {
 
 AxisNames axes_in_specs(const Plan& plan) {
   AxisNames names;
-  // Not axes: semantic and logical ones, and None beside an axis.
+  // These are not axes: semantic and logical names, and None beside an axis.
   std::set<AxisName> known = {plan.other_names.begin(), plan.other_names.end()};
   known.insert({"", std::string(kUnconstrained)});
   const auto add = [&](const PartitionSpec& spec) {
@@ -409,7 +413,7 @@ AxisNames axes_in_specs(const Plan& plan) {
   return names;
 }
 
-// Nothing matches them yet, but what cannot be compiled is found at once.
+// Reports errors in patterns that nothing is matched against yet.
 static bool activations_compile(const RuleSet& rules, Diagnostics& diags) {
   return rules.activations.empty() ||
          compile_activations(rules, diags).has_value();
@@ -461,7 +465,7 @@ std::optional<Matches> match_rules(const Manifest& manifest,
   return matches_of(*found, manifest, rules, options);
 }
 
-// The declared axes that a spec may name on this mesh.
+// Returns the declared axes that a spec may name on this mesh.
 static AxisNames known_axes(const RuleSet& rules, const Mesh& mesh,
                             const ResolveOptions& options) {
   AxisNames axes = rules.declared_axes;
@@ -471,8 +475,9 @@ static AxisNames known_axes(const RuleSet& rules, const Mesh& mesh,
   return axes;
 }
 
-// As eFormer reads specs: a semantic axis is one, though the mesh may have an
-// axis of that name. The strings of a PartitionSpec are no semantic axes there.
+// Returns the rules as eFormer reads them: a semantic name is a semantic axis
+// even if the mesh has an axis of that name. The strings of a
+// `PartitionSpec(...)` are not semantic axes in eFormer.
 static RuleSet as_eformer(const RuleSet& rules) {
   RuleSet result = rules;
   for (Rule& rule : result.rules) {
@@ -489,9 +494,9 @@ static RuleSet as_eformer(const RuleSet& rules) {
   return result;
 }
 
-// An axis of the mesh that the rules know from elsewhere than their specs
-// (activations, PartitionAxis, logical rules) is as good as declared: a saved
-// plan has to remember that.
+// Declares the axes of the mesh that the rules mention outside their specs
+// (activations, PartitionAxis, logical rules), so that a saved plan records
+// them.
 static void declare_mentioned(const Vocabulary& names, Plan& plan) {
   const AxisNames mentioned = names.mentioned();
   const AxisNames in_specs = axes_in_specs(plan);
@@ -504,7 +509,7 @@ static void declare_mentioned(const Vocabulary& names, Plan& plan) {
   }
 }
 
-// `folding` is by type, where anything is declared.
+// `folding` is by type if anything is declared, else empty.
 static std::optional<Plan> plan_by(const Manifest& manifest,
                                    const RuleSet& rules, const Matches& matches,
                                    const Mesh& mesh,
@@ -568,7 +573,7 @@ std::optional<Plan> resolve(const Manifest& manifest, const RuleSet& rules,
                             const Matches& matches, const Mesh& mesh,
                             const ResolveOptions& options, Diagnostics& diags) {
   UnitFacts known;
-  Folding folding;  // by type, where names matter
+  Folding folding;  // by type, if names matter
   if (options.declarations.any()) {
     folding = fold_by_type(manifest);
     known = unit_facts(manifest, folding);
@@ -595,7 +600,7 @@ bool is_small_on(const Placement& placement) {
   });
 }
 
-// One rule per placement of the plan, which asks for what that one asked for.
+// Returns one rule per placement of the plan, with its requested spec.
 RuleSet rules_of(const Plan& saved, const Mesh& mesh,
                  const AxisNames& declared) {
   RuleSet rules;
@@ -624,8 +629,9 @@ RuleSet rules_of(const Plan& saved, const Mesh& mesh,
   return rules;
 }
 
-// Each parameter is decided by the rule of its placement; what asked for
-// nothing is unmatched, or a scalar, again.
+// Returns matches in which the rule of each parameter's placement decides it. A
+// parameter without a requested spec was unmatched, or a scalar, and remains
+// so.
 Matches matches_of(const Plan& saved) {
   Matches matches;
   matches.rules.resize(saved.placements.size());
@@ -637,7 +643,7 @@ Matches matches_of(const Plan& saved) {
   return matches;
 }
 
-// Logical axes that no rule placed are lost on any mesh.
+// Copies corrections for unplaced logical axes; these are lost on any mesh.
 void keep_lost_names(const Placement& before, Placement& placement) {
   std::vector<Correction> lost;
   for (const Correction& correction : before.corrections) {

@@ -1,5 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stored sizes: what declarations make of a parameter's dimensions on a mesh.
+// Resolving: turns a manifest, rules and a mesh into a plan.
+//
+// In strict mode, which follows eformer's match_partition_rules, scalars get
+// the empty spec without consulting the rules, arrays of fewer than `min_size`
+// elements get it after the match, and a spec is truncated to the rank.
+// Otherwise the first matching rule decides and its spec is used verbatim. A
+// parameter that no rule decides is placed by its logical axes, if the manifest
+// gives them and there are logical rules. Then names become mesh axes
+// (resolve/name_resolution.h), and every spec is corrected for the mesh
+// (resolve/correct.h).
 #pragma once
 
 #include <cstdint>
@@ -19,25 +28,18 @@
 
 namespace shardplan {
 
-// The dimensions of a parameter that are stored differently, where `spec` cuts
-// it. Ascending; empty where nothing that is declared applies. Whether the
-// stored tensor still fits 63 bits is not checked. `spec` names axes of the
-// mesh only, at most one entry per dimension.
+// Stored sizes: returns the dimensions of a parameter that are stored
+// differently as declared, when `spec` shards it. Ascending; empty if no
+// declaration applies. Does not check whether the stored tensor still fits 63
+// bits. REQUIRES: `spec` names only axes of the mesh and has at most one entry
+// per dimension.
 std::vector<StoredDim> stored_dims(std::string_view name,
                                    const TensorType& type,
                                    const PartitionSpec& spec, const Mesh& mesh,
                                    const Declarations& declared,
                                    const UnitFacts& known);
 
-// Resolving: manifest x rules x mesh -> plan.
-//
-// Strict mode, as eformer's match_partition_rules: scalars get the empty spec
-// without asking the rules, arrays below `min_size` elements get it after the
-// match, and a spec is cut to the rank. Otherwise the first rule found decides
-// with its spec verbatim. What no rule decides is placed by its logical axes,
-// where the manifest gives them and there are logical rules. Then names become
-// mesh axes (resolve/name_resolution.h), and every spec is corrected for the
-// mesh.
+// Resolution, in one call or in steps; the top of this file describes it.
 
 struct ResolveOptions {
   int64_t min_size = 0;  // elements; arrays with fewer are replicated
@@ -46,32 +48,32 @@ struct ResolveOptions {
   int jobs = 1;
   Declarations declarations = {};
   NameReading names = {};
-  // Arrays that no rule matches are placed by their size (correct.h).
+  // Places arrays that no rule matches by their size (correct.h).
   bool auto_unmatched = false;
-  // As the originals do it: a declared axis that the mesh lacks is an unknown
-  // one (SP201), not one of size 1.
+  // Follows the original frameworks: a declared axis that the mesh lacks is an
+  // unknown axis (SP201), not one of size 1.
   bool parity = false;
 };
 
-// Only a pattern that cannot be compiled (SP105), or a tensor that as declared
-// exceeds 63 bits (SP007), prevents a plan; what else is wrong is found in the
-// plan itself (findings/findings.h).
+// Returns the plan. Only a pattern that cannot be compiled (SP105), or a tensor
+// that exceeds 63 bits as declared (SP007), prevents one; all other problems
+// are found in the plan itself (findings/findings.h).
 std::optional<Plan> resolve(const Manifest& manifest, const RuleSet& rules,
                             const Mesh& mesh, const ResolveOptions& options,
                             Diagnostics& diags);
 
-// The same in steps: names are searched once for any number of meshes.
+// The same in steps, so that names are searched once for any number of meshes.
 
-// SP105 where a pattern cannot be compiled, or where these rules take too long
-// to be searched for.
+// Returns the rules that match each name. Reports SP105 if a pattern cannot be
+// compiled, or if searching for these rules takes too long.
 std::optional<FoundSets> find_rules(const Manifest& manifest,
                                     const RuleSet& rules,
                                     const ResolveOptions& options,
                                     Diagnostics& diags);
-// By what was found so.
+// Returns the winners among the rules that find_rules() found.
 Matches matches_of(const FoundSets& found, const Manifest& manifest,
                    const RuleSet& rules, const ResolveOptions& options);
-// Both.
+// Does both steps.
 std::optional<Matches> match_rules(const Manifest& manifest,
                                    const RuleSet& rules,
                                    const ResolveOptions& options,
@@ -79,38 +81,42 @@ std::optional<Matches> match_rules(const Manifest& manifest,
 std::optional<Plan> resolve(const Manifest& manifest, const RuleSet& rules,
                             const Matches& matches, const Mesh& mesh,
                             const ResolveOptions& options, Diagnostics& diags);
-// The same for a part of a model whose facts are known (model/units.h).
+// The same for a part of a model, given the facts of the whole (model/units.h).
 std::optional<Plan> resolve(const Manifest& manifest, const RuleSet& rules,
                             const Matches& matches, const Mesh& mesh,
                             const ResolveOptions& options,
                             const UnitFacts& known, Diagnostics& diags);
 
-// The mesh axes that the specs of a plan name: those of its rules as written,
-// and those that its parameters were asked to have; each once, in that order.
+// Returns the mesh axes that the specs of a plan name: first those of its rules
+// as written, then those that were requested for its parameters; each axis
+// once.
 AxisNames axes_in_specs(const Plan& plan);
 
-// A plan on another mesh: what was requested is kept and corrected anew.
+// Conversion: places a plan on another mesh by correcting the requested specs
+// again.
 //
-// Source of the task: eformer's convert_sharding_strategy. That one asks its
-// auto_partition_spec for a new spec and takes the old mesh's split factor as
-// the least size of an array; here the specs that rules asked for are placed
-// again, and every departure is a correction.
+// The task is that of eformer's convert_sharding_strategy. That function asks
+// its auto_partition_spec for a new spec, with the old mesh's split factor as
+// the least size of an array. Here the specs that rules requested are placed
+// again, and every departure from them is a correction.
 
 struct ConvertOptions {
-  // Axes that specs may name though the new mesh lacks them, besides those that
-  // the plan declares.
+  // Axes that specs may name though the new mesh lacks them, in addition to
+  // those that the plan declares.
   AxisNames declared_axes;
-  bool auto_unmatched = false;  // see ResolveOptions
-  bool parity = false;          // likewise
-  // Of a part of a model, in whose names siblings are missing: what
-  // expert_tensors says of its parameters. Empty: they are all there.
+  bool auto_unmatched = false;  // as in ResolveOptions
+  bool parity = false;          // as in ResolveOptions
+  // For a part of a model, in which siblings of its experts are missing: the
+  // results of expert_tensors for its parameters. Empty: no siblings are
+  // missing.
   std::span<const ExpertTensor> experts = {};
 };
 
-// `saved` places the parameters of `manifest`, in its order. Policy, strictness
-// and declarations stay those of the plan; an array that it replicated for its
-// few elements (SP207) stays so, since a plan does not tell the limit. A name
-// that the new mesh lacks and nobody declares is SP201 of the new plan.
+// Converts a plan whose placements are those of `manifest`, in its order. The
+// policy, strictness and declarations of the plan remain. An array that the
+// plan replicates for its few elements (SP207) stays replicated, since a plan
+// does not record the limit. A name that the new mesh lacks and nobody declares
+// becomes SP201 of the new plan.
 std::optional<Plan> convert_plan(const Manifest& manifest, const Plan& saved,
                                  const Mesh& mesh,
                                  const ConvertOptions& options,

@@ -20,8 +20,8 @@
 namespace shardplan {
 namespace {
 
-// Characters that a name may have, and marks for its two ends, which `^` and
-// `$` take as characters.
+// The characters that a name may have, and marks for its two ends, which `^`
+// and `$` read as characters.
 using Characters = std::bitset<128>;
 constexpr size_t kBegin = 0;
 constexpr size_t kEnd = 1;
@@ -29,18 +29,19 @@ constexpr size_t kFirstPrintable = 0x20;
 constexpr size_t kLastPrintable = 0x7E;
 static_assert(kNameBegin == kBegin);
 
-// What is larger is not worth a proof.
+// Patterns beyond these limits are not worth a proof.
 constexpr size_t kMostPositions = 256;
 constexpr size_t kMostParts = 2000;
 constexpr int kDeepest = 50;
 constexpr size_t kMostSteps = 5000;
 
-// A part of a pattern. Kept as a tree, since a counted part stands for several.
+// A part of a pattern. Parts form a tree, since a counted part stands for
+// several copies.
 struct PatternPart {
   enum class Kind : uint8_t { One, Sequence, Either, Repeat };
   Kind kind = Kind::Sequence;
   Characters characters;           // One
-  std::vector<PatternPart> parts;  // of the others
+  std::vector<PatternPart> parts;  // all kinds but One
   int least = 1;                   // Repeat
   int most = 1;                    // -1: any number
 };
@@ -52,8 +53,8 @@ PatternPart one(size_t character) {
   return part;
 }
 
-// Reads what translate_pattern() writes for plain names. `good()` is false once
-// something else stood there.
+// Parses the output of translate_pattern() for plain names. `good_` is false
+// once the parser met anything else.
 class PatternParser {
  public:
   explicit PatternParser(std::string_view text) : text_(text) {}
@@ -126,7 +127,7 @@ class PatternParser {
     return code >= kFirstPrintable && code <= kLastPrintable;
   }
 
-  // A character as it is, `\x{2f}` or `\[`.
+  // Reads a plain character, `\x{2f}` or `\[`.
   std::optional<size_t> read_character() {
     if (take("\\x{")) {
       size_t code = 0;
@@ -198,7 +199,7 @@ class PatternParser {
     } else {
       return part;
     }
-    take("?");  // which one is found does not matter
+    take("?");  // lazy or greedy, the same names match
     if (is_at("*") || is_at("+") || is_at("?") || is_at("{")) return fail();
     repeat.parts.push_back(std::move(part));
     return repeat;
@@ -231,19 +232,19 @@ void each_position(const Positions& positions, Visit visit) {
   }
 }
 
-// A position per character of the pattern: it has been read once its position
-// is reached.
+// An automaton with one position per character of the pattern. A position is
+// reached when its character has been read.
 struct Automaton {
   std::vector<Characters> characters;
   std::vector<Positions> follow;
   Positions first;
   Positions last;
-  bool matches_nothing = false;  // the empty text
+  bool matches_nothing = false;  // the empty text matches
 };
 
 class AutomatonBuilder {
  public:
-  // Empty where it is too large.
+  // Returns no value if the automaton is too large.
   std::optional<Automaton> build(const PatternPart& part) {
     const Ends ends = add(part);
     if (too_large_) return std::nullopt;
@@ -332,7 +333,8 @@ class AutomatonBuilder {
   bool too_large_ = false;
 };
 
-// Two marks of an end in a row would both have to read the same one.
+// Returns false if a mark of an end may follow another of the same end, since
+// both would have to read the same one.
 bool marks_stand_alone(const Automaton& automaton) {
   for (size_t i = 0; i < automaton.characters.size(); ++i) {
     const bool begin = automaton.characters[i].test(kBegin);
@@ -348,8 +350,8 @@ bool marks_stand_alone(const Automaton& automaton) {
   return true;
 }
 
-// What comes of a number: the pattern was found within it, or where it stands
-// once the separator behind it, or the end of the name, has been read.
+// The result of reading a number: whether the pattern matched within it, or
+// else the positions after the separator behind it, or the end of the name.
 struct Outcome {
   bool found = false;
   std::array<Positions, 3> after = {};
@@ -382,7 +384,7 @@ class NumberProof {
   }
 
   bool run() {
-    // Such a one would be tried anew at every digit.
+    // The automaton would start again at every digit.
     if ((automaton_.first & some_digit_).any()) return false;
     if (!prove(kMostPositions)) return false;
     for (size_t i = 0; i < automaton_.characters.size(); ++i) {
@@ -395,7 +397,8 @@ class NumberProof {
   }
 
  private:
-  // Positions that a character may lead to. The pattern may begin anywhere.
+  // Returns the positions that one more character may lead to. The pattern may
+  // begin anywhere.
   Positions next(const Positions& from) const {
     Positions to = automaton_.first;
     each_position(from, [&](size_t i) { to |= automaton_.follow[i]; });
@@ -416,8 +419,8 @@ class NumberProof {
     return (at & automaton_.last).any();
   }
 
-  // A number that begins behind this position, or anywhere: any digits have
-  // the outcome of one, where the automaton takes them for any digit.
+  // Proves, for numbers that begin after position `from`, or anywhere, that any
+  // digits have the outcome of one digit where the automaton accepts any digit.
   bool prove(size_t from) {
     Positions at;
     if (from < kMostPositions) at.set(from);
@@ -432,8 +435,8 @@ class NumberProof {
       const Outcome result = outcome(now, found);
       if (!all) all = result;
       if (!(result == *all)) return false;
-      // A literal digit behind digits: numbers that end so, and there is no
-      // last of these.
+      // A literal digit after any digits distinguishes the numbers that end in
+      // it, and there are infinitely many.
       if ((next(now) & some_digit_).any()) return false;
       generic_.push_back(now);
       generic_found_.push_back(found);
@@ -452,8 +455,8 @@ class NumberProof {
     return list(literal & ~any_digit_, false);
   }
 
-  // Lists the numbers that begin with digits_ and whose outcome is another, by
-  // way of `candidates`, which the next digit may lead to.
+  // Lists the numbers that begin with digits_ and have another outcome, through
+  // `candidates`, the positions that the next digit may lead to.
   bool list(const Positions& candidates, bool found) {
     constexpr size_t kMostVisits = 5000;
     for (size_t d = 0; d < 10; ++d) {
@@ -468,7 +471,8 @@ class NumberProof {
           found || is_found(now) || generic_found_[length - 1];
       const Outcome result = outcome(now | generic_[length - 1], found_now);
       if (!(result == outcome_)) {
-        // Found within: so are all numbers that begin so.
+        // The pattern matched within the number, so all longer numbers match as
+        // well.
         if (found_now) return false;
         told_.behind[context_].push_back(number_code(digits_));
       }
@@ -480,8 +484,8 @@ class NumberProof {
     return true;
   }
 
-  // The text that has been read wherever this position is reached, as far as it
-  // is one text only.
+  // Returns the text that has been read whenever this position is reached, as
+  // far back as it is unique.
   std::string context_of(size_t position) const {
     constexpr size_t kLongest = 64;
     std::string text;
@@ -507,19 +511,19 @@ class NumberProof {
   const Automaton& automaton_;
   ToldNumbers& told_;
   std::array<Positions, 10> reading_digit_;
-  Positions any_digit_;   // reads each of the ten
-  Positions some_digit_;  // reads some of them only
+  Positions any_digit_;   // reads each of the ten digits
+  Positions some_digit_;  // reads only some of the digits
   std::array<Positions, 3> behind_;
 
-  // Of the position that is proved for: where any digits lead to, by their
-  // number; and what comes of them.
+  // For the position being proved: the positions that any digits lead to, by
+  // the number of digits, and their outcome.
   std::vector<Positions> generic_;
   std::vector<bool> generic_found_;
   Outcome outcome_;
   std::string context_;
   std::string digits_;
   size_t visits_ = 0;
-  size_t steps_ = 0;  // of all positions
+  size_t steps_ = 0;  // over all positions
 };
 
 }  // namespace
@@ -546,7 +550,7 @@ bool add_told_numbers(std::string_view re2, ToldNumbers& told) {
 
 namespace {
 
-// What names are made of: printable ASCII without the blank.
+// Names consist of printable ASCII without the blank.
 constexpr char kFirstCharacter = '!';
 constexpr char kLastCharacter = '~';
 
@@ -560,11 +564,12 @@ bool finds_every_pair(const RE2& pattern) {
   return true;
 }
 
-// Longer than any repetition that RE2 counts.
+// This is longer than any repetition that RE2 counts.
 constexpr size_t kLongName = 1001;
 constexpr size_t kShortNames = 80;
 
-// All characters in turn, and one of them alone.
+// Returns whether a pattern matches names of many lengths, made of all
+// characters in turn or of one character.
 bool finds_every_length(const RE2& pattern) {
   std::string turn(kLongName, ' ');
   char next = kFirstCharacter;
@@ -590,10 +595,10 @@ bool has_any(std::string_view text, std::initializer_list<const char*> parts) {
 
 }  // namespace
 
-// A pattern that matches every name of one character is found in all names
-// unless it looks at both ends: what is found at the beginning of `c` is found
-// at that of whatever begins with c, as long as it does not ask where the name
-// ends, and the same holds for the end.
+// A pattern that matches every name of one character matches all names, unless
+// it tests both ends: if it matches at the beginning of `c` and does not test
+// the end, it matches at the beginning of every name that begins with c. The
+// same applies to the end.
 bool is_catch_all(std::string_view pattern) {
   const auto translated = translate_pattern(pattern, true);
   if (!std::holds_alternative<TranslatedPattern>(translated)) return false;
@@ -606,7 +611,7 @@ bool is_catch_all(std::string_view pattern) {
   for (char c = kLastCharacter; c >= kFirstCharacter; --c) {
     if (!RE2::PartialMatch(std::string_view(&c, 1), compiled)) return false;
   }
-  // A `^` within a class counts too: then the pattern is tried without need.
+  // A `^` within a class counts as well; the pattern is then tried needlessly.
   const bool at_begin = has_any(text, {"^", "\\A"});
   const bool at_end = has_any(text, {"$", "\\z"});
   const bool at_words = has_any(text, {"\\b", "\\B"});

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which numbers of names a set of patterns can tell apart, proved from what the
-// patterns are.
+// Distinguished numbers: the numbers in names that a set of patterns can tell
+// apart, proved from the patterns themselves.
 //
-// Most rules say `\d+` where a name has the number of a layer, so they are
-// found in all names of a class (core/name_classes.h) or in none of it. Others
-// name single layers, `layers\.7\.`: these tell 7 from other numbers, and all
-// others from none. So names of one class in which every number is the same, or
-// one that nobody tells, have one answer, and it is looked for once.
+// Most rules use `\d+` for the number of a layer, so they match all names of a
+// class (core/name_classes.h) or none of them. Others name single layers, such
+// as `layers\.7\.`: these distinguish 7 from all other numbers, but not the
+// other numbers from each other. So names of one class that agree in every
+// distinguished number get the same result, and only one of them is searched.
 //
-// The proof: a pattern becomes an automaton without epsilon moves (Glushkov's),
-// and numbers are put through it, from every state in which one may begin. Any
-// digits must lead to the same continuations as one digit, but for finitely
-// many numbers, which are listed. What is not proved so - another syntax, a
-// number whose digits are counted, a literal digit that ends a pattern - has no
-// answer here, and every name is searched.
+// The proof turns a pattern into an automaton without epsilon moves
+// (Glushkov's) and runs numbers through it from every state in which one may
+// begin. Any digits must lead to the same continuations as one digit, except
+// for finitely many numbers, which are listed. If a pattern cannot be proved in
+// this way (because of its syntax, counted digits of a number, or a literal
+// digit at its end), every name is searched.
 #pragma once
 
 #include <cstddef>
@@ -25,20 +25,23 @@
 
 namespace shardplan {
 
-// A number of up to so many digits as one integer, zeros in front included:
-// "07" is 107. Longer ones are told by no pattern here.
+// A number of up to kMostToldDigits digits as one integer that preserves
+// leading zeros: "07" is 107. No pattern that is proved here distinguishes
+// longer ones.
 inline constexpr size_t kMostToldDigits = 5;
 uint32_t number_code(std::string_view digits);  // 0: too long
 
 struct ToldNumbers {
-  // By what stands before the number in the pattern, which may be nothing: the
-  // codes of the numbers. A name begins with kNameBegin.
+  // The codes of the distinguished numbers, keyed by the text before the number
+  // in the pattern, which may be empty. kNameBegin stands for the beginning of
+  // a name.
   std::map<std::string, std::vector<uint32_t>> behind;
 };
 inline constexpr char kNameBegin = '\0';
 
-// Adds what a pattern tells. `re2` is in RE2's spelling, for names of printable
-// ASCII (python_regex.h). False where nothing is proved.
+// Adds the numbers that a pattern distinguishes. `re2` is a pattern in RE2's
+// syntax for names of printable ASCII (python_regex.h). Returns false if
+// nothing is proved.
 bool add_told_numbers(std::string_view re2, ToldNumbers& told);
 
 }  // namespace shardplan

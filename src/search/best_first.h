@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Best-first branch and bound: the cheapest of many candidates, without a look
-// at most of them.
+// best_first(): best-first branch and bound, which finds the cheapest of many
+// candidates without looking at most of them.
 //
-// A branch stands for candidates of which none costs less than its bound. To
-// look at a branch gives the value of one of its candidates, branches that the
-// others are in, or both. The branch with the least bound comes next, of equal
-// ones the one that was there first. It ends where no bound is below the best
-// value: that value is the least of all, exactly. A budget counts looks, never
-// seconds; what it leaves alone keeps its bounds, of which the least is the
-// lower bound of the whole (Land and Doig, 1960).
+// A branch represents candidates of which none costs less than its bound. A
+// look at a branch gives the value of one of its candidates, branches that
+// contain the other candidates, or both. The branch with the lowest bound is
+// next; among equal bounds, the oldest. The search ends when no bound is below
+// the best value: that value is then the exact minimum. A budget counts looks,
+// never seconds. Branches that it skips keep their bounds, the lowest of which
+// is the lower bound of the whole search (Land and Doig, 1960).
 //
-// `together` branches are looked at in one round, however many threads there
-// are, so that the answer does not depend on their number.
+// Each round looks at `together` branches, whatever the number of threads, so
+// that the answer does not depend on that number.
 #pragma once
 
 #include <algorithm>
@@ -38,36 +38,37 @@ struct Branch {
 template <typename Item>
 struct LookedAt {
   std::vector<Branch<Item>> branches;
-  std::optional<double> value;  // empty: it is none that counts
+  std::optional<double> value;  // empty: no value counts
 };
 
 struct SearchBudget {
-  // The number of looks so far, where some of them cost nothing; empty: each
-  // counts. It is asked between rounds, and must not depend on the threads.
+  // Returns the number of looks so far, if some of them are free; empty: each
+  // look counts. It is called between rounds, and must not depend on the
+  // threads.
   std::function<int64_t()> spent = {};
-  // All of them; and those after which a branch is left alone whose bound is
-  // within `tolerance` of the best value, as a part of it.
+  // The maximum number of looks. After `exact_looks`, branches are skipped if
+  // their bound is within the fraction `tolerance` of the best value.
   int64_t looks = std::numeric_limits<int64_t>::max();
   int64_t exact_looks = std::numeric_limits<int64_t>::max();
   double tolerance = 0;
   size_t together = 8;
   int threads = 1;
-  std::optional<double> value = {};  // of a candidate that is known already
+  std::optional<double> value = {};  // of a candidate that is already known
 };
 
 template <typename Item>
 struct SearchEnd {
-  std::optional<double> value;  // the least; empty: no candidate counts
+  std::optional<double> value;  // the minimum; empty: no candidate counts
   double lower_bound = std::numeric_limits<double>::infinity();
   int64_t looks = 0;
-  // Branches that nobody looked at. None of their candidates costs less than
-  // the best, or, where the budget left them alone, than `lower_bound`.
+  // Branches without a look. None of their candidates costs less than the best
+  // value or, if the budget skipped them, less than `lower_bound`.
   std::vector<Branch<Item>> left;
 };
 
-// Calls `look(item)`, which returns a LookedAt or what derives from it, from up
-// to `threads` threads at once, and `take(item, looked)` in order from the
-// caller's. Branches have no lower bounds than what they are branches of.
+// Calls `look(item)`, which returns a LookedAt or a class derived from it, from
+// up to `threads` threads at once, and `take(item, looked)` in order from the
+// caller's thread. A branch's bound is at least that of its parent.
 template <typename Item, typename Look, typename Take>
 SearchEnd<Item> best_first(std::vector<Branch<Item>> roots,
                            const SearchBudget& budget, Look look, Take take) {

@@ -17,8 +17,8 @@ namespace {
 // A pass, or one of its points.
 struct PlanBranch {
   PlanPoint point;
-  int64_t points = 1;  // in it
-  size_t bounds = 0;   // of a pass, the closer ones that are known
+  int64_t points = 1;  // points in it
+  size_t bounds = 0;   // of a pass: the closer bounds computed
   bool is_point = false;
 };
 
@@ -27,12 +27,13 @@ auto mesh_shape(const PlanPoint& point) {
   return std::tuple(point.of(Stages), point.of(Sequence), point.of(Tensor),
                     point.experts, point.expert_tensor);
 }
-// What all points of a shape have in common.
+// Returns what all points of a shape have in common.
 auto shape_of(const PlanPoint& point) {
   return std::pair(mesh_shape(point), point.tokens_over_tensor);
 }
 
-// Whether the point holds at least as much as another one of its shape.
+// Returns whether `point` needs at least as much memory as `than`, of its
+// shape.
 bool holds_more(const PlanPoint& point, const PlanPoint& than) {
   const auto parts = [](const PlanPoint& p) {
     return p.microbatches * p.data();
@@ -45,9 +46,9 @@ bool holds_more(const PlanPoint& point, const PlanPoint& than) {
 
 struct Looked : LookedAt<PlanBranch> {
   std::vector<PricedPlan> priced;
-  // Points that are too much in any case, each for so many.
+  // Points whose bounds exceed the limit, each with the number it represents.
   std::vector<std::pair<PlanPoint, int64_t>> unfit;
-  std::optional<PlanVerdict> known;  // by a point that holds less
+  std::optional<PlanVerdict> known;  // from a point that needs less memory
 };
 
 class PlanSearch {
@@ -84,13 +85,13 @@ class PlanSearch {
   }
 
  private:
-  // Refuses shapes as a whole, and of the others those passes that are too much
-  // in any case.
+  // Refuses whole shapes, and passes of other shapes whose bounds exceed the
+  // limit.
   std::vector<Branch<PlanBranch>> take_legal(int threads) {
     struct Found {
       std::optional<PlanCost> refusal;
       std::vector<PlanPoint> passes;
-      std::vector<LeastCost> least;  // of each pass, unless it is refused
+      std::vector<LeastCost> least;  // of each pass; empty if refused
     };
     const std::vector<PlanPoint> shapes = plan_shapes(space_);
     std::vector<Found> found(shapes.size());
@@ -134,11 +135,11 @@ class PlanSearch {
     return branches;
   }
 
-  // What was left of the best shapes is searched, too: until then the best of a
-  // shape is only the best that was met on the way to the best of all.
+  // Also searches what is left of the best shapes: until then, the best of a
+  // shape is only the best that was met on the way to the overall best.
   void finish_shapes(const SearchBudget& budget, size_t shapes,
                      std::vector<Branch<PlanBranch>>& left) {
-    constexpr int64_t kPart = 20;  // of the budget, for each
+    constexpr int64_t kPart = 20;  // of the budget, for each shape
     for (const size_t i : best_of_shapes(answer_, shapes)) {
       const PricedPlan& best = answer_.priced[i];
       const auto first = std::stable_partition(
@@ -166,9 +167,9 @@ class PlanSearch {
         });
   }
 
-  // For each number of stages two shapes without a view of experts: the one
-  // with the least tensor parallelism, and the one with the most inside the
-  // fastest link and the fewest parts of sequences.
+  // Returns, for each number of stages, two shapes without a view of experts:
+  // the one with the least tensor parallelism, and the one with the most tensor
+  // parallelism inside the fastest link and the least sequence parallelism.
   std::vector<PlanPoint> starts() const {
     std::vector<std::vector<PlanPoint>> by_stages;
     for (const auto& [_, shape] : legal_) {
@@ -183,7 +184,7 @@ class PlanSearch {
       by_stages.back().push_back(shape);
     }
     std::vector<PlanPoint> starts;
-    // In as many parts as can be, with the policy that keeps least.
+    // Uses the most micro-batches, and the policy that saves least.
     const auto add = [&](const PlanPoint& shape) {
       const PlanPoint start = plan_passes(space_, shape).back();
       if (!contains(starts, start)) starts.push_back(start);
@@ -200,9 +201,9 @@ class PlanSearch {
     return starts;
   }
 
-  // A value to begin with: from there to better neighbours as long as there are
-  // any, for half of the budget; and, where none of them fits, of what holds
-  // least.
+  // Returns a value to begin with. Moves from each start to better neighbours
+  // as long as there are any, for up to half of the budget. If none of them
+  // fits, tries the smallest points.
   std::optional<double> climb(const SearchBudget& budget) {
     const int threads = budget.threads;
     const int64_t before = budget.spent ? budget.spent() : 0;
@@ -211,7 +212,7 @@ class PlanSearch {
     };
     std::optional<PlanPoint> highest;
     std::optional<double> best;
-    // The lowest start first: the others may end early for its sake.
+    // Begin with the lowest start, so that the others may end early.
     const std::vector<PlanPoint> from = starts();
     const std::vector<double> start_heights = heights(from, kNoHeight, threads);
     std::vector<std::pair<double, PlanPoint>> lowest_first;
@@ -253,7 +254,7 @@ class PlanSearch {
       }
     }
     if (!highest) return best;
-    // Other ways of data parallelism of the best pass.
+    // Try the other splits of data parallelism of the best pass.
     std::vector<PlanPoint> points = plan_points(space_, *highest);
     std::erase_if(points, [&](const PlanPoint& point) {
       return is_too_much(costs_.least(point)) || met_.count(point) > 0;
@@ -264,7 +265,7 @@ class PlanSearch {
     return best;
   }
 
-  // Each looked at by `look`, side by side, with what it prices noted.
+  // Looks at all points in parallel, and records what is priced.
   template <typename Look>
   std::vector<Looked> look_at_all(const std::vector<PlanPoint>& points,
                                   int threads, Look look) {
@@ -287,10 +288,12 @@ class PlanSearch {
   }
 
   static constexpr size_t kStarts = 6;  // numbers of stages
-  // What passes cost; of those that do not fit, how far they are from it.
+  // The height of a pass that does not fit starts here, and grows with its
+  // memory.
   static constexpr double kUnfit = 1e30;
   static constexpr double kNoHeight = std::numeric_limits<double>::infinity();
-  // Those that cannot be below `least` are not priced.
+  // Returns the cost of each pass, its height. Does not price passes that
+  // cannot be below `least`.
   std::vector<double> heights(const std::vector<PlanPoint>& passes,
                               double least, int threads) {
     const std::vector<Looked> looked = look_at_all(
@@ -355,7 +358,7 @@ class PlanSearch {
     return looked;
   }
 
-  // Whether a look at it prices its first point.
+  // Returns whether a look at the pass prices its first point.
   bool is_priced(const PlanBranch& pass) const {
     return objective_ != PlanObjective::StepTime ||
            pass.bounds == costs_.closer.size();
@@ -375,9 +378,9 @@ class PlanSearch {
     const PlanCost& cost = looked.priced.front().cost;
     const double least =
         objective_ == PlanObjective::StepTime ? cost.least_of_pass : 0;
-    // The fewer devices share one copy of the weights, the less they send: the
-    // point with the most copies that should fit is the next guess. Only the
-    // state differs between the points of a pass.
+    // Fewer devices that share one copy of the weights send less, so the point
+    // with the most replicas that should fit is the next guess. Points of a
+    // pass differ only in their state.
     if (cost.verdict == PlanVerdict::Fits && !points.empty()) {
       const double beside =
           static_cast<double>(cost.most_memory) - costs_.least(first).bytes;
@@ -406,7 +409,8 @@ class PlanSearch {
     looked.value = std::min(looked.value.value_or(value), value);
   }
 
-  // The verdict of a point of the shape that holds less and does not fit.
+  // Returns the verdict of a point of the same shape that needs less memory and
+  // does not fit.
   std::optional<PlanVerdict> known_of(const PlanPoint& point) const {
     const auto of_shape = unfit_.find(shape_of(point));
     if (of_shape == unfit_.end()) return std::nullopt;
@@ -448,7 +452,7 @@ class PlanSearch {
     }
   }
 
-  // Each once, however often it is met.
+  // Records each plan once, however often it is met.
   void note_priced(const PricedPlan& plan) {
     if (!met_.insert(plan.point).second) return;
     answer_.priced.push_back(plan);
@@ -474,7 +478,7 @@ class PlanSearch {
   PlanObjective objective_;
   const PlanCosts& costs_;
   PlanAnswer answer_;
-  // By shape, points that do not fit for certain. No look changes it.
+  // Points, by shape, that do not fit for certain. Looks do not change it.
   std::map<decltype(shape_of(PlanPoint())),
            std::vector<std::pair<PlanPoint, PlanVerdict>>>
       unfit_;

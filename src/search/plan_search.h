@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cheapest points of a PlanSpace, by costs that somebody else knows.
+// search_plans(): finds the cheapest points of a PlanSpace, using costs that
+// the caller provides.
 //
-// Branch and bound, each step dearer than the one before: a shape is left out
-// as a whole where it is illegal or where its least state does not fit; a pass
-// where what it computes and keeps would be too much even if it were shared out
-// perfectly, then by closer bounds; then points are priced. Of what does not
-// fit nobody prices what takes more: the same shape with more sequences at
-// once, with a policy that keeps more, with more copies of the weights.
+// It is a branch and bound whose steps become more expensive. A shape is
+// skipped as a whole if it is illegal or if its smallest state does not fit. A
+// pass is skipped if its computation or memory would be too much even when
+// perfectly shared, and then by closer bounds. Then points are priced. If a
+// point does not fit, points that need more memory are not priced: those of the
+// same shape with more sequences at once, with a recompute policy that saves
+// more, or with more replicas of the weights.
 #pragma once
 
 #include <cstddef>
@@ -23,53 +25,54 @@
 
 namespace shardplan {
 
-// What is wanted least, or most.
+// The quantity to minimise.
 enum class PlanObjective : uint8_t { StepTime, Memory };
 
 enum class PlanVerdict : uint8_t {
   Fits,
-  MayFit,  // the upper end of its memory does not, the lower does
+  MayFit,  // the upper bound of its memory does not fit, the lower does
   Unfit,
   Illegal,
 };
 
 struct PlanCost {
   PlanVerdict verdict = PlanVerdict::Illegal;
-  std::string reason;  // of what is illegal: "SP206: .."
-  // The rest is known of what is legal, times where the state alone fits.
-  int64_t least_memory = 0;  // bytes of the fullest device
-  int64_t memory = 0;        // by the estimate
+  std::string reason;  // if illegal: "SP206: .."
+  // The rest is set if the plan is legal; times only if the state alone fits.
+  int64_t least_memory = 0;  // bytes of the fullest device, lower bound
+  int64_t memory = 0;        // estimate
   int64_t most_memory = 0;
   bool timed = false;
   Seconds step = {};
   double tokens_per_second = 0;
   double mfu = 0;
   std::string limited_by = {};
-  // What it consists of, in seconds of the estimate.
+  // The parts of the step, in seconds of the estimate.
   std::vector<std::pair<std::string, double>> parts = {};
-  // Seconds that no point of the same pass takes less than.
+  // A lower bound, in seconds, for every point of the same pass.
   double least_of_pass = 0;
 };
 
-// What a point takes at least, and of `seconds` every point of its pass.
+// Lower bounds for a point. `seconds` holds for every point of its pass.
 struct LeastCost {
   double seconds = 0;
-  double bytes = 0;  // of the fullest device
+  double bytes = 0;  // on the fullest device
 };
 
-// All are called from several threads at once.
+// All functions are called from several threads at once.
 struct PlanCosts {
-  // Why no point of a shape is legal or fits; empty: some may.
+  // Returns why no point of a shape is legal or fits; empty: some may.
   std::function<std::optional<PlanCost>(const PlanPoint& shape)> refused;
-  // Without pricing anything.
+  // Returns bounds that need no pricing.
   std::function<LeastCost(const PlanPoint&)> least;
-  // Closer bounds of every point of a pass, each dearer than the one before.
+  // Functions that return closer bounds for every point of a pass, each more
+  // expensive than the previous.
   std::vector<std::function<LeastCost(const PlanPoint& pass)>> closer;
   std::function<PlanCost(const PlanPoint&)> price;
-  // How often something was evaluated so far, which a budget counts: what is
-  // known from before costs nothing. Empty: every look counts.
+  // Returns the number of evaluations so far, which a budget counts: cached
+  // results are free. Empty: every look counts.
   std::function<int64_t()> evaluations;
-  // What devices hold; empty: there is no limit.
+  // Capacity of a device, in bytes; empty: no limit.
   std::optional<int64_t> limit;
 };
 
@@ -86,13 +89,15 @@ struct RejectedPlans {
 };
 
 struct PlanAnswer {
-  std::vector<PricedPlan> priced;  // in the order in which they were looked at
-  std::vector<size_t> best;        // that fit, the cheapest first
-  double lower_bound = 0;          // of every point of the space
+  std::vector<PricedPlan> priced;  // in the order of the looks
+  std::vector<size_t> best;        // indices into `priced` of those that fit,
+                                   // the cheapest first
+  double lower_bound = 0;          // for every point of the space
   int64_t looks = 0;
-  bool exhausted = true;  // the budget cut nothing off
-  // Points of the space: all; of those that were refused, each reason once; not
-  // priced, since they cannot be cheaper, or since the budget left them alone.
+  bool exhausted = true;  // the budget skipped nothing
+  // The number of points in the space; the refused ones by reason; and those
+  // that were not priced because they cannot be cheaper (`worse`) or because
+  // the budget skipped them (`left_alone`).
   int64_t considered = 0;
   std::vector<RejectedPlans> rejected;
   int64_t worse = 0;
@@ -101,16 +106,16 @@ struct PlanAnswer {
 
 double objective_of(PlanObjective objective, const PlanCost& cost);
 
-// The points that are likely to hold least: one for each shape, in as many
-// micro-batches as possible and with the policy that keeps least.
+// Returns the points that are likely to need the least memory: one per shape,
+// with as many micro-batches as possible and the policy that saves least.
 std::vector<PlanPoint> smallest_points(const PlanSpace& space,
                                        const PlanCosts& costs);
 
-// The best of each shape, the cheapest first, but for the number of `most`: all
-// that are alike in stages, parts of sequences and of products, and experts.
+// Returns the best point of each shape, the cheapest first, at most `most`. A
+// shape here means equal stages, sequence, tensor and expert parallelism.
 std::vector<size_t> best_of_shapes(const PlanAnswer& answer, size_t most);
 
-// So many of the best `shapes` are searched beyond the best of all, each for a
+// Searches the space. Then searches the best `shapes` further, each for a
 // twentieth of the budget, so that they can be compared.
 PlanAnswer search_plans(const PlanSpace& space, PlanObjective objective,
                         const PlanCosts& costs, const SearchBudget& budget,

@@ -14,7 +14,7 @@ namespace {
 
 using enum PlanAxis;
 
-// Chunks of a stage beyond this number are not tried: each adds a round of
+// The largest number of chunks per stage to try: each chunk adds a round of
 // sends between stages to every micro-batch.
 constexpr int64_t kMostChunks = 8;
 
@@ -34,7 +34,7 @@ bool may_cut(const PlanSpace& space, PlanAxis axis) {
   return contains(space.over, axis);
 }
 
-// Whether the mesh that is asked for is of this shape.
+// Returns whether the requested mesh has this shape.
 bool allows(const PlanSpace& space, const PlanPoint& shape) {
   if (!space.fixed) return true;
   const PlanPoint& fixed = *space.fixed;
@@ -48,8 +48,8 @@ bool allows(const PlanSpace& space, const PlanPoint& shape) {
          fixed.of(Tensor) == shape.of(Tensor) && fixed.data() == shape.data();
 }
 
-// With every degree of expert parallelism that divides the experts and the
-// devices of a stage.
+// Adds the shape with every degree of expert parallelism that divides the
+// experts and the devices of a stage.
 void add_with_experts(const PlanSpace& space, const PlanPoint& shape,
                       std::vector<PlanPoint>& shapes) {
   shapes.push_back(shape);
@@ -82,7 +82,7 @@ std::vector<Axis> expert_axes(const PlanPoint& point) {
     inside *= point.sizes[i];
   }
   const int64_t rest = inside / (point.experts * point.expert_tensor);
-  // Weights of experts are in parts where all others are.
+  // Expert weights are sharded (FSDP) if all other weights are.
   const bool shards = point.of(Shards) > 1;
   const int64_t copies = shards && rest % point.of(Replicas) == 0
                              ? point.of(Replicas)
@@ -107,7 +107,7 @@ Mesh mesh_of(const PlanPoint& point) {
     if (i != static_cast<size_t>(point.innermost)) add(i);
   }
   add(static_cast<size_t>(point.innermost));
-  if (axes.empty()) axes.push_back({"fsdp", 1});  // a mesh has an axis
+  if (axes.empty()) axes.push_back({"fsdp", 1});  // a mesh needs an axis
   Mesh mesh(std::move(axes));
   const std::vector<Axis> experts = expert_axes(point);
   if (experts.empty()) return mesh;
@@ -148,18 +148,20 @@ std::vector<int64_t> even_layers(int64_t layers, int64_t stages) {
   return all;
 }
 
-// In layers, with the head on the last stage.
+// Returns the most work of a stage, in layers; the last stage also has the
+// head.
 double most_work(const PlanSpace& space, const std::vector<int64_t>& layers) {
   const auto longest = static_cast<double>(std::ranges::max(layers));
   return std::max(longest, static_cast<double>(layers.back()) + space.head);
 }
 
-// Chunks are of equal length, counting what the ends have beside layers.
+// Chunks have equal length, counting the embedding and the head as layers.
 bool divides(const PlanPoint& point, int64_t layers) {
   return point.chunks == 1 || layers % (point.of(Stages) * point.chunks) == 0;
 }
 
-// Empty where no such stages are better than even ones.
+// Returns the balanced layers; empty if no such stages are better than even
+// ones.
 std::vector<int64_t> balanced_layers(const PlanSpace& space,
                                      const PlanPoint& point) {
   const int64_t stages = point.of(Stages);
@@ -173,7 +175,7 @@ std::vector<int64_t> balanced_layers(const PlanSpace& space,
     for (const int64_t at_embedding : {0, 1}) {
       const int64_t counted = space.layers + at_embedding + at_head;
       if (!divides(point, counted)) continue;
-      // The head is in one chunk, the last.
+      // The head must fit into one chunk, the last.
       if (point.chunks > 1 && at_head * stages * point.chunks > counted) {
         continue;
       }
@@ -284,7 +286,7 @@ std::vector<PlanPoint> plan_points(const PlanSpace& space,
       split.innermost = space.fixed ? space.fixed->innermost : Tensor;
       points.push_back(split);
       if (space.fixed) continue;
-      // Views of experts have one order.
+      // Views of experts have only one order.
       if (space.devices <= space.domain || split.experts > 1) continue;
       int last = kPlanAxes - 1;
       while (last > 0 && split.sizes[last] == 1) --last;
@@ -311,7 +313,7 @@ int64_t smallest_factor(int64_t number) {
   return number;
 }
 
-// Whether it is a pass of the space.
+// Returns whether the space contains the pass.
 bool is_in(const PlanSpace& space, const PlanPoint& pass) {
   const int64_t stages = pass.of(Stages);
   if (stages > space.layers || space.batch % pass.data() != 0) return false;
@@ -350,7 +352,7 @@ std::vector<PlanPoint> plan_neighbours(const PlanSpace& space,
       next.chunks = chunks;
       if (chunks == 1) next.balanced = false;
       add(next);
-      // With as many sequences at once as before.
+      // Also try it with as many sequences at once as before.
       PlanPoint as_many = next;
       if (next.data() > pass.data() && pass.microbatches % factor == 0) {
         as_many.microbatches /= factor;

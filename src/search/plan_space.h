@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// PlanSpace: every way to run a model's training step on so many devices that
-// is considered, and what of it a framework has.
+// PlanSpace: every way that is considered to run a model's training step on a
+// number of devices, limited to what a framework supports.
 //
 // A mesh is a product of
 //
-//   pp    stages of layers, as even as can be, or with fewer layers beside the
-//         embedding and the head; 1F1B, or interleaved in chunks
-//   dp    copies of the weights, whose optimizer state may be shared out (ZeRO)
-//   fsdp  weights in parts that are gathered before use
-//   sp    parts of each sequence (context parallelism)
-//   tp    parts of each product (tensor parallelism), and with
-//         `tokens_over_tensor` of tokens between products (Megatron's sequence
-//         parallelism)
+//   pp    stages of layers, as even as possible, or with fewer layers beside
+//         the embedding and the head; 1F1B, or interleaved in chunks
+//   dp    replicas of the weights, whose optimizer state may be sharded (ZeRO)
+//   fsdp  shards of the weights, which are gathered before use
+//   sp    shards of each sequence (context parallelism)
+//   tp    shards of each matmul (tensor parallelism) and, with
+//         `tokens_over_tensor`, of the tokens between matmuls (Megatron's
+//         sequence parallelism)
 //
-// in this order, major to minor, or with one of them moved to the end, where it
-// lies inside the fastest link. Experts are dealt out over `ep` of a view of
-// the devices of a stage, and cut over `etp`, which is 1 or tp. The batch is
-// done in micro-batches that divide what the devices of dp and fsdp have of it,
-// and layers keep what a policy says.
+// in this order, from major to minor, or with one axis moved to the end, where
+// it uses the fastest link. Whole experts are placed over `ep` of a view of a
+// stage's devices, and each is sharded over `etp`, which is 1 or tp. The batch
+// runs in micro-batches, whose number divides each data-parallel group's share,
+// and a recompute policy decides what layers save for backward.
 //
-// The space is walked in three steps: shapes, passes (what is computed on one
-// device at a time), points.
+// The space is traversed in three steps: shapes, passes (what one device
+// computes at a time), points.
 #pragma once
 
 #include <compare>
@@ -49,81 +49,84 @@ struct PlanPoint {
   bool tokens_over_tensor = false;
   int zero = 0;  // over dp
   int64_t microbatches = 1;
-  int64_t chunks = 1;     // of a stage, where interleaved
-  bool balanced = false;  // stages have layers as stage_layers() says
-  size_t remat = 0;       // of PlanSpace::remats
+  int64_t chunks = 1;     // per stage; more than 1: interleaved
+  bool balanced = false;  // stages have the layers of stage_layers()
+  size_t remat = 0;       // index into PlanSpace::remats
 
   int64_t of(PlanAxis axis) const { return sizes[static_cast<size_t>(axis)]; }
   int64_t& of(PlanAxis axis) { return sizes[static_cast<size_t>(axis)]; }
-  // Devices that have other sequences.
+  // Returns the number of data-parallel groups, which hold different sequences.
   int64_t data() const { return of(PlanAxis::Replicas) * of(PlanAxis::Shards); }
   auto operator<=>(const PlanPoint&) const = default;
 };
 
-// Without axes of size 1; with the view where experts have one.
+// Returns the mesh without axes of size 1, and with the view if experts have
+// one.
 Mesh mesh_of(const PlanPoint& point);
-// "experts:efsdp=2,ep=8"; empty where there is none.
+// Returns the axes of "experts:efsdp=2,ep=8"; empty if experts have no view.
 std::vector<Axis> expert_axes(const PlanPoint& point);
 
-// What a framework can run (EasyDeL, MaxText: jax; torchtitan, transformers:
-// torch). `any` is whoever has all of it.
+// The features of a framework (EasyDeL, MaxText: jax; torchtitan, transformers:
+// torch). `any` has all of them.
 struct FrameworkWays {
   std::string_view name;
   bool stages = true;
-  bool shards = true;    // weights in parts (FSDP)
-  bool zero_one = true;  // optimizer state shared out over copies
+  bool shards = true;    // weights sharded (FSDP)
+  bool zero_one = true;  // optimizer state sharded over replicas
   bool tokens_over_tensor = true;
   bool interleaves = true;
-  // Any axis may be innermost; else stages alone, where no product and no
-  // sequence is in parts (Megatron's --use-tp-pp-dp-mapping).
+  // Any axis may be innermost. Otherwise only stages may be, and only without
+  // tensor and sequence parallelism (Megatron's --use-tp-pp-dp-mapping).
   bool moves_axes = true;
-  // The target of `export` that has words for its tensor parallelism; empty: a
+  // The target of `export` that can express its tensor parallelism; empty: a
   // compiler runs any.
   std::string_view written_as = {};
-  // The policy that keeps most comes first.
+  // Recompute policies; the one that saves the most comes first.
   std::vector<std::string_view> remats = {"none", "dots", "full"};
 };
 const FrameworkWays& framework_ways(std::string_view name);
 
 struct PlanSpace {
   int64_t devices = 1;
-  // How many devices the fastest link connects. Where that is all of them, it
-  // does not matter which axis lies inside.
+  // The number of devices that the fastest link connects. If it connects all of
+  // them, the order of axes does not matter.
   int64_t domain = 1;
   int64_t batch = 1;
   int64_t seq = 1;
   int64_t layers = 1;
-  // The layers that multiplying by the head takes as long as.
+  // The number of layers that take as long as multiplying by the head.
   double head = 0;
-  int64_t experts = 0;  // of a layer; 0: none
+  int64_t experts = 0;  // per layer; 0: none
   FrameworkWays ways;
-  std::vector<std::string> remats;  // what keeps most first
+  std::vector<std::string> remats;  // the policy that saves the most comes
+                                    // first
   std::vector<PlanAxis> over;       // axes that may be longer than 1
-  // The only mesh that is considered: its sizes and which axis is last.
+  // The only mesh to consider: its sizes and its last axis.
   std::optional<PlanPoint> fixed;
-  std::vector<int64_t> microbatches;  // asked for; empty: all that divide
+  std::vector<int64_t> microbatches;  // as requested; empty: all that divide
 };
 
-// The layers of each stage. Empty: as even as can be, the remainder to the
-// first stages. With `balanced` the embedding counts as up to one layer and the
-// head as one or more, so that the slowest stage has least work: what Megatron
-// calls accounting for embedding and loss in the split.
+// Returns the layers of each stage. Empty: as even as possible, with the
+// remainder on the first stages. With `balanced`, the embedding counts as up to
+// one layer and the head as one or more, so that the slowest stage has the
+// least work: Megatron calls this accounting for embedding and loss in the
+// split.
 std::vector<int64_t> stage_layers(const PlanSpace& space,
                                   const PlanPoint& point);
 
-// A mesh but for how data parallelism is split in dp and fsdp: both in
-// Shards, or in Replicas where a framework has no others. With their number of
-// points.
+// Returns the meshes, without the split of data parallelism into dp and fsdp:
+// all of it is in Shards, or in Replicas if the framework does not shard
+// weights.
 std::vector<PlanPoint> plan_shapes(const PlanSpace& space);
-// The passes of a shape: micro-batches, chunks and policies.
+// Returns the passes of a shape: micro-batches, chunks and policies.
 std::vector<PlanPoint> plan_passes(const PlanSpace& space,
                                    const PlanPoint& shape);
-// Passes that differ from this one in a single choice, or in an axis that is
-// longer by what another is shorter.
+// Returns the passes that differ from this one in a single choice, or that move
+// a factor from one axis to another.
 std::vector<PlanPoint> plan_neighbours(const PlanSpace& space,
                                        const PlanPoint& pass);
-// The points of a pass. The first has the least state, and tensor parallelism
-// inside the fastest link.
+// Returns the points of a pass. The first has the smallest state, and tensor
+// parallelism on the fastest link.
 std::vector<PlanPoint> plan_points(const PlanSpace& space,
                                    const PlanPoint& pass);
 

@@ -19,7 +19,7 @@ constexpr int64_t kLargestDegree = 1024;
 constexpr int64_t kSmallDegrees = 8;
 constexpr int64_t kCommonDegrees = 64;
 
-// A dimension of one kind of parameter.
+// A dimension of one class of parameters.
 struct Sample {
   ServedDim dim;
   std::string name;  // folded
@@ -55,7 +55,7 @@ std::string of_ranks(int64_t degree) {
   return " " + std::string("not divisible by ") + count_text(degree);
 }
 
-// " of the vision tower"; "" of the language model.
+// Returns " of the vision tower"; "" for the language model.
 std::string tower_of(std::string_view name) {
   if (!in_other_tower(name)) return "";
   return !contains(name, "audio") ? " of the vision tower"
@@ -71,7 +71,7 @@ std::string head_noun(const Sample& sample) {
   return noun + tower_of(sample.name);
 }
 
-// "28 heads are not divisible by 8"; empty where nothing is wrong.
+// Returns "28 heads are not divisible by 8"; "" if there is no problem.
 std::string head_problem(const Sample& sample, int64_t degree) {
   const ServedDim& dim = sample.dim;
   const int64_t count = dim.count > 0 ? dim.count : dim.size;
@@ -143,7 +143,7 @@ std::string problem_of(const Sample& sample, const Engine& engine,
 std::string block_problem(const Sample& sample, int64_t degree) {
   const ServedDim& dim = sample.dim;
   if (dim.padded || dim.block <= 1 || degree <= 1) return "";
-  // Left whole.
+  // These heads are replicated.
   if (are_uneven_tower_heads(sample.name, dim, degree)) return "";
   const int64_t held = held_elements(dim, degree, 1);
   if (held % dim.block == 0 || held == dim.size) return "";
@@ -191,7 +191,7 @@ bool keeps_latents(const Facts& facts) {
   });
 }
 
-// `all`: each of them, else the first that is found.
+// Returns every problem, or without `all` only the first one found.
 std::vector<std::string> problems(const std::vector<Sample>& samples,
                                   int64_t experts, const Engine& engine,
                                   const Mesh& layout, bool all = true) {
@@ -201,7 +201,7 @@ std::vector<std::string> problems(const std::vector<Sample>& samples,
     const int64_t degree = degree_of(sample.dim.role, layout);
     add_once(found, problem_of(sample, engine, degree));
   }
-  // Only where nothing simpler is wrong.
+  // Check blocks only if nothing simpler is wrong.
   if (found.empty()) {
     for (const Sample& sample : samples) {
       const int64_t degree = degree_of(sample.dim.role, layout);
@@ -330,7 +330,7 @@ std::vector<DegreeVerdict> degree_verdicts(const ServedWeights& model,
     }
     return verdict;
   };
-  // A mesh has no more devices.
+  // Returns whether a mesh may have this many devices.
   const auto is_possible = [](const EngineMesh& of) {
     return of.tp * of.dp * of.pp <= kMaxDevices;
   };
@@ -360,7 +360,7 @@ std::vector<DegreeVerdict> degree_verdicts(const ServedWeights& model,
       if (experts % ep == 0) degrees.insert(ep);
     }
     for (const int64_t ep : degrees) {
-      // Only the degree of experts is judged.
+      // This layout contains only the expert degree, so nothing else is judged.
       verdicts.push_back(judge(DegreeOf::Experts, ep, Mesh({{"ep", ep}}),
                                mesh.expert_parallel && ep == asked));
     }

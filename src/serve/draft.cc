@@ -25,7 +25,8 @@ EngineMesh draft_mesh(const ServingInput& input) {
   return mesh;
 }
 
-// Of each token over all layers; empty where some keep a state or a window.
+// Returns the bytes per token over all layers; empty if some layers have a
+// state or a window.
 std::optional<int64_t> plain_token_bytes(
     const std::vector<CacheLayer>& layers) {
   int64_t sum = 0;
@@ -49,7 +50,8 @@ std::optional<std::vector<CacheLayer>> layers_of_draft(
       "what the layers of " + draft_text(input) + " cache is unknown");
 }
 
-// SGLang: a layer of the draft is taken to keep as much as one of the model.
+// Sizes the cache as SGLang does: a layer of the draft like a layer of the
+// model.
 bool size_as_the_model(const ServedWeights& model, const ServingInput& input,
                        ServedDraft& draft, Diagnostics& diags) {
   const Facts& facts = model.manifest->facts;

@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// Draft models: a smaller model on the same devices proposes tokens, which the
-// large one checks (speculative decoding). What it takes of them:
+// ServedDraft: a smaller model on the same devices that proposes tokens, which
+// the large model checks (speculative decoding).
 //
-// vLLM (`--speculative-config` with a `model` that is one by itself): weights
-// of its own, embedding and head among them, cut over as many tensor-parallel
-// ranks as the large model's; of stages the last one runs it. Its layers keep
-// their cache in the same pool of blocks. A position that is proposed needs a
-// slot, but no more than the longest sequence has. Read in
-// v1/spec_decode/draft_model.py, config/speculative.py, config/vllm.py
-// (num_lookahead_tokens) and v1/core/kv_cache_manager.py of 0.33.0.
+// vLLM (`--speculative-config` with a `model` that is a separate model): the
+// draft has its own weights, including embedding and head, sharded over as many
+// tensor-parallel ranks as the large model. The last pipeline stage runs it.
+// Its layers store their cache in the same pool of blocks. A proposed position
+// needs a slot, but no sequence needs more slots than the longest one has.
+// Derived from v1/spec_decode/draft_model.py, config/speculative.py,
+// config/vllm.py (num_lookahead_tokens) and v1/core/kv_cache_manager.py of
+// 0.33.0.
 // SGLang (`--speculative-algorithm STANDALONE`): the same weights, loaded
-// before the pool is sized; a token of the pool is sized as if each layer of
-// the draft kept what a layer of the large model keeps. Read in
+// before the pool is sized. A token in the pool is sized as if each layer of
+// the draft stored as much as a layer of the large model. Derived from
 // speculative/standalone_worker_v2.py and model_executor/pool_configurator.py
 // of 0.5.23.
 //
 // Drafts that share the large model's embedding, head or hidden states (EAGLE,
-// MTP, Medusa) are not described by their config.json alone, and not known.
+// MTP, Medusa) are not supported, because their config.json alone does not
+// describe them.
 #pragma once
 
 #include <optional>
@@ -32,18 +34,18 @@ namespace shardplan {
 
 struct ServedDraft {
   RankWeights weights;
-  std::vector<CacheLayer> layers;  // as the pool is sized
+  std::vector<CacheLayer> layers;  // as the engine sizes the pool
   std::vector<std::string> remarks;
 };
-// REQUIRES: input.draft. Empty, with the reason reported: what layers keep is
-// not known, or how the engine sizes them (SP013), or it has no such mode
-// (SP010).
+// Returns the draft as the engine loads it. REQUIRES: input.draft. Empty, with
+// the reason reported: it is unknown what the layers cache or how the engine
+// sizes it (SP013), or which pipeline stage runs the draft (SP010).
 std::optional<ServedDraft> served_draft(const ServedWeights& model,
                                         const ServingInput& input,
                                         Diagnostics& diags);
 void add_draft(const ServedDraft& draft, ServedStage& stage);
-// Why the engine does not start with it, here and at other degrees of tensor
-// parallelism.
+// Adds why the engine does not start with the draft, at this and other degrees
+// of tensor parallelism.
 void add_draft_problems(const ServedWeights& model, const ServingInput& input,
                         Serving& answer);
 

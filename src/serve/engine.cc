@@ -12,8 +12,8 @@ namespace {
 constexpr int64_t kMebibyte = int64_t{1} << 20;
 constexpr int64_t kGibibyte = int64_t{1} << 30;
 
-// vLLM: what its server takes (an offline LLM runs twice the tokens on the
-// larger devices). Before 0.19 the share was 0.90.
+// Returns the defaults of vLLM's server. An offline LLM runs twice the tokens
+// on the larger devices. Before 0.19 the share was 0.90.
 EngineDefaults vllm_defaults(const DefaultsInput& in) {
   EngineDefaults d;
   d.share = 0.92;
@@ -35,12 +35,12 @@ EngineDefaults vllm_defaults(const DefaultsInput& in) {
   return d;
 }
 
-// SGLang: sizes by the memory of a device.
+// SGLang's sizes by the memory of a device.
 struct MemoryTier {
   int64_t below_mib;
-  int64_t chunk;       // tokens of a chunk of a prompt
-  int64_t graph;       // largest batch of a captured graph below tp=4
-  int64_t graph_wide;  // from tp=4
+  int64_t chunk;       // tokens per chunk of a prompt
+  int64_t graph;       // largest batch of a captured graph, if tp < 4
+  int64_t graph_wide;  // the same, if tp >= 4
 };
 constexpr std::array<MemoryTier, 6> kTiers = {{
     {20 * 1024, 2048, 8, 8},
@@ -51,7 +51,7 @@ constexpr std::array<MemoryTier, 6> kTiers = {{
     {INT64_MAX, 16384, 512, 512},
 }};
 
-// Sizes of prompts for which SGLang captures a graph, up to a largest.
+// Returns how many prompt sizes up to `largest` SGLang captures a graph for.
 int64_t prefill_graphs(int64_t largest) {
   struct Run {
     int64_t first;
@@ -72,7 +72,8 @@ int64_t prefill_graphs(int64_t largest) {
   return count;
 }
 
-// In MiB: what SGLang leaves free of its share for activations and graphs.
+// Returns the MiB that SGLang leaves free outside its share for activations and
+// graphs.
 double sglang_reserve(const DefaultsInput& in, const EngineDefaults& d,
                       double device_mib) {
   const auto graph = static_cast<double>(d.graph_size);

@@ -11,9 +11,9 @@
 
 namespace shardplan {
 
-// Multiples to which sizes are padded: rows and columns of a matrix; of an
-// expert those of the hidden size, and its width, in place of the dimension
-// that it is.
+// Multiples to which sizes are padded. In a matrix of an expert, `width`
+// applies to the dimension that is the expert's width, in place of `rows` or
+// `columns`.
 struct TileMultiples {
   int64_t rows = 1;
   int64_t columns = 1;
@@ -22,40 +22,41 @@ struct TileMultiples {
 
 enum class ScaleForm : uint8_t {
   Stored,
-  Rows16,   // of FP8 blocks: 16 bits for each row and 128 columns
-  Words32,  // of FP8 blocks: a byte for each row and 128 columns, 4 in a word
+  Rows16,   // FP8 blocks: 16 bits per row and 128 columns
+  Words32,  // FP8 blocks: a byte per row and 128 columns, 4 in a word
 };
 
-// In which form a kernel keeps weights.
+// The form in which a kernel stores weights.
 struct KernelForm {
   TileMultiples weights = {};
   TileMultiples scales = {};
   TileMultiples biases = {};
-  bool wide_biases = false;  // in f32 in place of 16 bits
+  bool wide_biases = false;  // f32 instead of 16 bits
   ScaleForm form = ScaleForm::Stored;
-  // A further copy of the scales, padded so, that is never freed.
+  // A second copy of the scales, padded so, which is never freed.
   std::optional<TileMultiples> second_scales = std::nullopt;
-  bool width_by_group = false;  // the width suits whole groups, too
-  bool wide_zeros = false;      // zero points in 16 bits
-  bool frees_zeros = false;     // those that nothing uses
-  int64_t row_gap = 0;          // bytes behind each row of a multiple of 512
+  bool width_by_group = false;  // the width also fits whole groups
+  bool wide_zeros = false;      // zero points have 16 bits
+  bool frees_zeros = false;     // frees unused zero points
+  int64_t row_gap = 0;          // bytes after each row whose length is a
+                                // multiple of 512
   bool as_bf16 = false;
 };
 
 enum class Dealing : uint8_t { Any, Cut, Dealt };
 
-// Which weights a kernel is chosen for.
+// The weights that a kernel is chosen for, and the form that it gives them.
 struct KernelRow {
   Packing packing;
   bool experts;
   uint32_t cards;         // bits of CardGeneration
   std::string_view name;  // "": the engine has none for these cards
   KernelForm form;
-  // Rows and columns must be multiples of these, or the next row applies.
+  // Sizes must be multiples of these, or this row of the table does not apply.
   int64_t whole_rows = 1;
   int64_t whole_columns = 1;
   Dealing dealing = Dealing::Any;
-  std::string_view models = "";  // of these types alone
+  std::string_view models = "";  // only these model types; "": any
 };
 
 namespace {
@@ -88,7 +89,7 @@ constexpr KernelForm kWidthOfGroups = {
     .weights = kWidth64, .scales = kWidth64, .width_by_group = true};
 constexpr KernelForm kWidthOf128 = {{1, 1, 128}};
 constexpr KernelForm kSwizzledByTriton = {kWidth64, kTo256x128, kWidth64, true};
-// The scales as loaded stay beside those that were rearranged.
+// The loaded scales stay in memory beside the rearranged ones.
 constexpr KernelForm kScalesTwice = {.weights = kTo256x128,
                                      .scales = kTo256x128,
                                      .biases = kWidth64,
@@ -121,7 +122,7 @@ using P = Packing;
 constexpr bool kOfExperts = true;
 constexpr bool kOfLinear = false;
 
-// First match first.
+// The first matching row applies.
 constexpr KernelRow kVllm[] = {
     {P::Mxfp4, kOfExperts, kAmpere | kAda | kRtx, "Marlin", kTiles256},
     {P::Mxfp4, kOfExperts, kHopper, "Triton", kSwizzledByTriton},
@@ -312,7 +313,7 @@ std::optional<StoredMatrix> stored_matrix(std::string_view folded,
     of.rows_at = 1;
     of.columns_at = 2;
   }
-  // AWQ and GPTQ store what goes in first.
+  // AWQ and GPTQ store the inputs first.
   if (leaf == "qweight") std::swap(of.rows_at, of.columns_at);
   of.rows_unit = kind[of.rows_at].unit;
   of.columns_unit = kind[of.columns_at].unit;
@@ -339,7 +340,7 @@ std::optional<StoredMatrix> stored_matrix(std::string_view folded,
       if (packed <= 1) return std::nullopt;
       of.packing = Packing::Ints;
       of.bits = kWordBits / packed;
-      // AWQ alone packs what comes out; GPTQ is nearly always symmetric.
+      // Only AWQ packs outputs; GPTQ is nearly always symmetric.
       if (has_zeros) {
         of.zeros = leaf == "qweight" && of.rows_unit == 1 ? ZeroPoints::Unused
                                                           : ZeroPoints::Used;

@@ -13,11 +13,11 @@ namespace {
 
 constexpr std::string_view kAllLinear = "all-linear";
 
-// Ranks that vLLM takes (config/lora.py).
+// The ranks that vLLM supports (config/lora.py).
 constexpr std::array<int64_t, 9> kRanks = {1,   8,   16,  32, 64,
                                            128, 256, 320, 512};
 
-// Models whose class in vLLM names `embed_tokens` and `lm_head` among its
+// Models whose class in vLLM lists `embed_tokens` and `lm_head` in its
 // `embedding_modules`: both have slots unless targets are given.
 constexpr std::array<std::string_view, 29> kWithVocabulary = {
     "apertus",
@@ -52,7 +52,7 @@ constexpr std::array<std::string_view, 29> kWithVocabulary = {
 constexpr std::array<std::string_view, 2> kWithEmbedding = {"cohere",
                                                             "cohere2"};
 
-// Layers that engines join, and adapt together.
+// Layers that engines fuse, and adapt together.
 constexpr std::array<std::array<std::string_view, 4>, 3> kJoined = {
     {{"q_proj", "k_proj", "v_proj", "qkv_proj"},
      {"gate_proj", "up_proj", "gate_up_proj", ""},
@@ -77,7 +77,7 @@ bool is_router(std::string_view module) {
 std::string_view slot_module(std::string_view folded) {
   const size_t cut = folded.find_last_of("./");
   std::string_view leaf = folded.substr(cut + 1);
-  // Stacked experts: "experts.gate_up_proj_blocks".
+  // A name of stacked experts: "experts.gate_up_proj_blocks".
   if (leaf.ends_with("_blocks")) return leaf.substr(0, leaf.size() - 7);
   if (leaf.ends_with("_proj") || cut == std::string_view::npos) return leaf;
   folded = folded.substr(0, cut);

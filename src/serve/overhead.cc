@@ -12,10 +12,10 @@ namespace shardplan {
 namespace {
 
 constexpr int64_t kMiB = int64_t{1} << 20;
-constexpr int64_t kWide = 2;   // bytes of an element of activations
-constexpr int64_t kFloat = 4;  // of logits, as they are sampled from
+constexpr int64_t kWide = 2;   // bytes per activation element
+constexpr int64_t kFloat = 4;  // bytes per logit when sampling
 
-// "model.layers.*.mlp" of "model.layers.*.mlp.gate_proj.weight".
+// Returns "model.layers.*.mlp" for "model.layers.*.mlp.gate_proj.weight".
 std::string module_above(const std::string& folded) {
   const size_t leaf = folded.find_last_of("./");
   if (leaf == std::string::npos || leaf == 0) return "";
@@ -27,13 +27,13 @@ int64_t capped(Int128 bytes) {
   return static_cast<int64_t>(std::min<Int128>(bytes, INT64_MAX / 16));
 }
 
-// Of a step, at its fullest.
+// Returns the peak bytes of a step.
 Int128 step_bytes(const StepWidths& w, int64_t tokens, int64_t sequences,
                   int64_t chosen, int64_t logit_copies) {
   const Int128 t = tokens;
   const Int128 stream = 2 * t * w.hidden * kWide;
   const Int128 attention = t * (w.attention + w.hidden) * kWide;
-  // What gate and up give, their product, what down gives.
+  // The outputs of gate and up, their product, and the output of down.
   const Int128 mlp = t * (w.mlp + w.mlp / 2 + w.hidden) * kWide;
   Int128 experts = 0;
   if (w.experts > 0) {
@@ -45,9 +45,9 @@ Int128 step_bytes(const StepWidths& w, int64_t tokens, int64_t sequences,
   return stream + std::max({attention, mlp, experts, logits});
 }
 
-// The largest of what a layer's attention, its MLP or its experts, and the
-// logits of every sequence hold at once, beside the residual stream. What a
-// config says of experts per token is no fact: 1, 8 and 16 are taken.
+// Returns the residual stream plus the largest of what a layer's attention, its
+// MLP or its experts, and the logits of every sequence need. The facts do not
+// include the number of experts per token, so the ends assume 1, 8 and 16.
 Bracket step_activations(const StepWidths& widths, int64_t tokens,
                          int64_t sequences) {
   // Logits are gathered, then cast; sampling sorts a copy of them.
@@ -68,7 +68,7 @@ Bracket operator+(const Bracket& a, const Bracket& b) {
 
 StepWidths step_widths(const ServedWeights& model, const Mesh& layout) {
   StepWidths widths;
-  // Of each module of a layer, what its matrices give.
+  // Per module, the outputs of its matrices.
   std::map<std::string, int64_t> attention;
   std::map<std::string, int64_t> mlp;
   std::map<std::string, int64_t> experts;
@@ -83,7 +83,7 @@ StepWidths step_widths(const ServedWeights& model, const Mesh& layout) {
     if (rank < 2) continue;
     for (size_t d = 0; d < rank; ++d) {
       for (const ServedDim& dim : served_dims(kind[d], type.shape[d], expert)) {
-        // Weights stand [out, in]; stacked ones either way round.
+        // Weights are [out, in]; stacked ones have either order.
         const bool gives = rank > 2 || d == 0;
         const int64_t held = held_elements(dim, degree_of(dim.role, layout), 1);
         if (dim.role == DimRole::Vocabulary) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an engine takes of a device beside weights and cache, as brackets: the
-// activations of its largest step, captured graphs, the runtime, connections to
-// other devices.
+// Overhead: the device memory that an engine takes beyond weights and cache, as
+// brackets. It consists of the activations of the largest step, captured
+// graphs, the runtime, and connections to other devices.
 //
-// Only the first follows from the model; the others are ranges of what logs
-// show, each with where it was read. lower <= estimate <= upper. Units: bytes.
+// Only the activations follow from the model; the others are ranges seen in
+// logs, each with its source. lower <= estimate <= upper. Units: bytes.
 #pragma once
 
 #include <cstdint>
@@ -26,11 +26,11 @@ struct Bracket {
 };
 Bracket operator+(const Bracket& a, const Bracket& b);
 
-// What it comes out of.
+// The part of the memory that it comes out of.
 enum class Taken : uint8_t {
-  InShare,  // of the engine's share of the memory, like weights and cache
-  Rest,     // of what the share leaves
-  Before,   // before the engine looks at what is free
+  InShare,  // the engine's share, like weights and cache
+  Rest,     // the memory outside the share
+  Before,   // taken before the engine measures free memory
 };
 std::string_view taken_name(Taken taken);  // "share"
 
@@ -42,13 +42,13 @@ struct Overhead {
   std::string source;
 };
 
-// Widths of a model on one rank, in elements.
+// Widths of a model, in elements.
 struct StepWidths {
   int64_t hidden = 0;
   int64_t vocab = 0;       // of the whole vocabulary
-  int64_t attention = 0;   // what one layer's projections give, on a rank
-  int64_t mlp = 0;         // gate and up, or one, on a rank
-  int64_t expert_mlp = 0;  // the same of one expert
+  int64_t attention = 0;   // output of one layer's projections, on a rank
+  int64_t mlp = 0;         // output of gate and up, or of up alone, on a rank
+  int64_t expert_mlp = 0;  // the same for one expert
   int64_t experts = 0;     // 0: none
 };
 StepWidths step_widths(const ServedWeights& model, const Mesh& layout);

@@ -11,22 +11,22 @@
 namespace shardplan {
 namespace {
 
-// SGLang: tokens of windows for each token of layers that see all; bytes of
-// states for each byte of tokens; states that a running sequence takes.
+// SGLang: window tokens per token of layers that see all; bytes of states per
+// byte of tokens; states per running sequence.
 constexpr double kWindowTokens = 0.8;
 constexpr double kStateBytes = 0.9;
 constexpr int64_t kStatesOfSequence = 3;
-// vLLM: states of a sequence where other layers keep tokens: prefixes are
-// cached by default, and a step writes a state beside the last one.
+// vLLM: states per sequence if other layers cache tokens. Prefixes are cached
+// by default, and a step writes a new state beside the last one.
 constexpr int64_t kStatesBesideTokens = 2;
-// vLLM: the smallest block of kernels for latents beside states.
+// vLLM: the smallest block of kernels for latents in models with states.
 constexpr int64_t kLatentBlock = 128;
 
 int64_t narrowed(Int128 value) {
   return static_cast<int64_t>(std::min<Int128>(value, INT64_MAX));
 }
 
-// Layers that share a page size and how far they reach back.
+// Layers with the same bytes per token and the same window.
 struct Bucket {
   int64_t token_bytes = 0;
   int64_t window = 0;
@@ -34,7 +34,7 @@ struct Bucket {
   int64_t layers = 0;
   int64_t block = 0;   // tokens of a page
   int64_t page = 0;    // bytes, padded
-  int64_t states = 1;  // of a sequence, where it is one
+  int64_t states = 1;  // per sequence, if it is a state
 };
 
 std::vector<Bucket> buckets_of(const std::vector<CacheLayer>& layers) {
@@ -58,7 +58,7 @@ std::vector<Bucket> buckets_of(const std::vector<CacheLayer>& layers) {
   return buckets;
 }
 
-// Blocks that one sequence takes of a group.
+// Returns the blocks of one group that a sequence needs.
 int64_t blocks_of_sequence(const Bucket& bucket, const PoolRequest& request) {
   if (bucket.state) return bucket.states;
   if (bucket.window == 0) return ceil_div(request.seq, bucket.block);
@@ -67,14 +67,15 @@ int64_t blocks_of_sequence(const Bucket& bucket, const PoolRequest& request) {
   return ceil_div(tokens, bucket.block) + 1;
 }
 
-// Bytes that a sequence needs of a layer of a bucket, without padding.
+// Returns the bytes that a sequence needs in one layer of a bucket, without
+// padding.
 Int128 needed_bytes(const Bucket& bucket, const PoolRequest& request) {
   if (bucket.state) return Int128{bucket.states} * bucket.token_bytes;
   return Int128{blocks_of_sequence(bucket, request)} * bucket.block *
          bucket.token_bytes;
 }
 
-// Tokens of a page of attention, so that a state fits into a page.
+// Returns the tokens per page of attention with which a state fits into a page.
 int64_t block_beside_states(const std::vector<CacheLayer>& layers,
                             const PoolRequest& request) {
   int64_t state = 0;
@@ -104,7 +105,7 @@ bool same_window(const std::vector<Bucket>& buckets) {
   });
 }
 
-// All layers in one group: a block is a page of each.
+// Puts all layers into one group: a block is a page of each.
 std::optional<CachePool> one_group(const std::vector<Bucket>& buckets,
                                    const PoolRequest& request, int64_t bytes) {
   CachePool pool;
@@ -121,8 +122,8 @@ std::optional<CachePool> one_group(const std::vector<Bucket>& buckets,
   return pool;
 }
 
-// One page size for all: smaller pages hold more tokens where that divides,
-// else they are padded.
+// Gives all pages one size: smaller pages hold more tokens if the sizes divide;
+// otherwise they are padded.
 void unify_pages(std::vector<Bucket>& buckets) {
   int64_t largest = 0;
   for (const Bucket& b : buckets) largest = std::max(largest, b.page);
@@ -132,8 +133,8 @@ void unify_pages(std::vector<Bucket>& buckets) {
   }
 }
 
-// As many layers in each group: those of the smallest kind, or of the largest
-// where that is less than half as many again.
+// Returns the number of layers per group: that of the smallest bucket, or of
+// the largest if that is less than one and a half times as many.
 int64_t layers_of_group(const std::vector<Bucket>& buckets) {
   int64_t least = INT64_MAX;
   int64_t most = 0;
@@ -197,7 +198,7 @@ TokenBytes token_bytes(const std::vector<CacheLayer>& layers) {
     sum.widest = std::max(sum.widest, layer.window);
     sum.states += layer.state_bytes;
   }
-  // Where every layer has a window there is one pool, as for all tokens.
+  // If every layer has a window, there is one pool, as for all tokens.
   if (sum.all == 0) std::swap(sum.all, sum.windows);
   return sum;
 }
@@ -217,7 +218,7 @@ std::optional<CachePool> token_pool(const std::vector<CacheLayer>& layers,
     const auto state = static_cast<double>(sum.states);
     const double budget =
         sum.all == 0 ? rest : rest * kStateBytes / (1 + kStateBytes);
-    // One more is there for padding.
+    // One more state is reserved for padding.
     pool.states = std::max<int64_t>(
         static_cast<int64_t>(std::floor(budget / state)) - 1, 0);
     rest -= static_cast<double>(pool.states + 1) * state;
@@ -250,8 +251,8 @@ std::optional<CachePool> token_pool(const std::vector<CacheLayer>& layers,
 
 namespace {
 
-// Transformers keeps as many tokens as a convolution reaches; both engines keep
-// those before the newest alone (vLLM, mamba_utils.py: conv_kernel - 1; SGLang,
+// Transformers stores as many tokens as a convolution spans; both engines store
+// only those before the newest (vLLM, mamba_utils.py: conv_kernel - 1; SGLang,
 // mamba_utils.py).
 KvLayer served_state(KvLayer layer) {
   if (layer.name != "conv" || layer.columns < 2) return layer;

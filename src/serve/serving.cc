@@ -28,7 +28,7 @@ int64_t fraction_of(double share, int64_t bytes) {
   return static_cast<int64_t>(std::ceil(share * static_cast<double>(bytes)));
 }
 
-// The most that is outside leaves the least.
+// Returns the share: the upper end of `outside` leaves its lower end.
 Bracket share_of(const Engine& engine, double share, int64_t device,
                  const Bracket& outside) {
   if (engine.share == MemoryShare::OfTotal) {
@@ -77,7 +77,7 @@ std::optional<std::vector<StageRange>> ranges_of(const ServedWeights& model,
   return ranges;
 }
 
-// What of the cache is not counted for engines; "" where all is.
+// Returns the part of the cache that is not modelled for engines; "" if none.
 std::string_view uncounted(const Facts& facts) {
   const auto layers = kv_layers(facts);
   if (!layers) return "";
@@ -131,8 +131,8 @@ int64_t available_at(const ServedStage& stage, size_t end) {
   return end == 0 ? bytes.lower : end == 1 ? bytes.estimate : bytes.upper;
 }
 
-// Of one group. A stage whose weights do not fit runs nothing, though its
-// layers keep no cache.
+// Returns the sequences of one group. A stage whose weights do not fit runs
+// none, even if its layers have no cache.
 double stage_sequences(const Serving& serving, const ServedStage& stage,
                        size_t end) {
   if (available_at(stage, end) < 0) return 0;
@@ -141,7 +141,7 @@ double stage_sequences(const Serving& serving, const ServedStage& stage,
   return pool ? pool->sequences : INFINITY;
 }
 
-// What kernels make of the weights, of all stages.
+// Adds what kernels change in the weights of all stages.
 void add_kernel_remarks(const ServedWeights& model, const ServingInput& input,
                         Serving& answer) {
   std::vector<RankWeights::KernelUse> uses;
@@ -293,7 +293,7 @@ std::optional<Serving> serve(const ServedWeights& model,
     auto layers = layers_of(manifest, range, input, diags);
     if (!layers) return std::nullopt;
     stage.layers = *std::move(layers);
-    // The last stage, which gives logits, runs it.
+    // The last stage, which computes logits, runs the draft.
     if (draft && &range == &ranges->back()) add_draft(*draft, stage);
     stage.available = left_of(answer.share_bytes, stage.weights.total, inside);
     const std::array<int64_t, 3> ends = {
@@ -308,7 +308,8 @@ std::optional<Serving> serve(const ServedWeights& model,
     }
     answer.stages.push_back(std::move(stage));
   }
-  // The estimate decides; between stages that hold equally many, what is left.
+  // The estimate decides; between stages that hold equally many, the bytes
+  // left.
   const auto order_of = [&](const ServedStage& stage) {
     return std::pair(stage_sequences(answer, stage, 1), available_at(stage, 1));
   };

@@ -16,16 +16,17 @@
 namespace shardplan {
 namespace {
 
-// Numbers of a group of 4 bits that has one scale (MXFP4).
+// Elements in a group of 4-bit elements with one scale (MXFP4).
 constexpr int64_t kGroup = 32;
 
 struct LabelRole {
   std::string_view ending;
   DimRole role;
 };
-// By the end of a label, first match first: `sliding_kv_heads` are KV heads.
+// Matches the end of a label; the first match applies: `sliding_kv_heads` are
+// KV heads.
 constexpr std::array<LabelRole, 11> kLabels = {{
-    {"index_heads", DimRole::Whole},  // every rank chooses tokens for itself
+    {"index_heads", DimRole::Whole},  // every rank chooses tokens on its own
     {"kv_heads", DimRole::KvHeads},
     {"heads", DimRole::Heads},
     {"out_groups", DimRole::Heads},
@@ -88,27 +89,27 @@ WeightPart part_of(DimRole role) {
   return WeightPart::Whole;
 }
 
-// What one tensor of a class takes on a rank.
+// The bytes of one tensor of a class on a rank.
 struct Held {
   int64_t bytes = 0;
   int64_t vocab_padding = 0;
   int64_t kv_copies = 0;
   int64_t absorbed = 0;
   const KernelRow* kernel = nullptr;
-  int64_t kernels = 0;  // what it adds
+  int64_t kernels = 0;  // bytes that it adds
   int64_t slots = 0;
   WeightPart part = WeightPart::Whole;
 };
 
 struct Local {
   Shape shape;
-  DimRole role = DimRole::Whole;  // of the first dimension that is cut
-  int64_t copied_dim = -1;        // has KV heads that others hold, too
-  int64_t unshared = 0;           // elements of it, were it shared evenly
-  int64_t padded_dim = -1;        // is a vocabulary
+  DimRole role = DimRole::Whole;  // of the first sharded dimension
+  int64_t copied_dim = -1;        // has KV heads that other ranks also hold
+  int64_t unshared = 0;           // elements of it if sharded evenly
+  int64_t padded_dim = -1;        // has a vocabulary
   int64_t unpadded = 0;           // elements of it without padding
-  bool of_latent = false;         // takes a latent
-  int64_t cut_dim = -1;           // the first that is cut
+  bool of_latent = false;         // reads a latent
+  int64_t cut_dim = -1;           // the first sharded dimension
 };
 
 Local local_shape(const ServedWeights& model, const ParameterClass& c,
@@ -164,11 +165,11 @@ std::optional<int64_t> bytes_of(Shape shape, int64_t dim, int64_t size,
   return elements ? byte_count(*elements, dtype) : std::nullopt;
 }
 
-// The form in which a kernel keeps the tensor.
+// Finds the kernel for the tensor, and the bytes that its form adds.
 bool add_kernel(const ServedWeights& model, const TensorType& type,
                 const StoredMatrix& matrix, const Local& local,
                 const WeightsInput& in, Held& held) {
-  // Kernels for plain weights are those for 16 bits.
+  // Kernels for unquantised weights are those for 16 bits.
   constexpr int64_t kNarrow = 2;
   if (matrix.packing == Packing::Plain &&
       byte_count(1, in.dtype.value_or(type.dtype)) != kNarrow) {
@@ -187,7 +188,7 @@ bool add_kernel(const ServedWeights& model, const TensorType& type,
   return added.has_value();
 }
 
-// Adapters are kept in 16 bits beside weights of 16 bits or fewer.
+// Adapters are stored in 16 bits beside weights of at most 16 bits.
 int64_t slot_element(const WeightsInput& in, DType dtype) {
   constexpr int64_t kNarrow = 2;
   const DType kept = in.dtype.value_or(dtype);
@@ -208,13 +209,13 @@ Int128 vocabulary_bytes(const ServedWeights& model, const ParameterClass& c,
   Int128 bytes = (embedding ? one : 0) + (head ? one : 0);
   const int64_t tp = degree_of(DimRole::Vocabulary, in.layout);
   if (head && tp > 1 && in.engine->shares_loras) {
-    // A table of where each token's logit is among those of all ranks.
+    // A table that locates each token's logit among those of all ranks.
     constexpr int64_t kPosition = 8;
     bytes += Int128{kPosition} * type.shape[0];
   }
   if (head && !in.engine->shares_loras) {
-    // SGLang shares the head's rows, and with both has all four buffers twice
-    // (init_embedding_buffer).
+    // SGLang shards the head's rows, and with both it has all four buffers
+    // twice (init_embedding_buffer).
     bytes -= one - (Int128{ceil_div(type.shape[0], tp)} + type.shape[1]) *
                        in.slots.count * in.slots.rank *
                        slot_element(in, type.dtype);
@@ -287,7 +288,7 @@ std::optional<Held> held_of(const ServedWeights& model, size_t number,
       !add_slots(model, c, matrix, local, is_embedding, in, held)) {
     return std::nullopt;
   }
-  // vLLM's are views of a weight that is not quantised.
+  // vLLM's absorbed matrices are views of a weight that is not quantised.
   const bool is_view = in.engine != nullptr && in.engine->views_latents &&
                        is_floating(type.dtype);
   if (local.of_latent && local.shape.size() == 2 && !is_view &&
@@ -299,7 +300,7 @@ std::optional<Held> held_of(const ServedWeights& model, size_t number,
   return held;
 }
 
-// "model.layers.*.mlp.up_proj" of "model.layers.*.mlp.up_proj.qzeros".
+// Returns "model.layers.*.mlp.up_proj" for "model.layers.*.mlp.up_proj.qzeros".
 std::string_view stem_of(std::string_view name) {
   return name.substr(0, std::min(name.find_last_of("./"), name.size()));
 }
@@ -373,7 +374,7 @@ std::vector<ServedDim> served_dims(const DimKind& dim, int64_t size,
       rest -= part.rows;
     }
     if (rest == 0) return dims;
-    dims.clear();  // stored otherwise than the parts say: kept whole
+    dims.clear();  // the parts do not explain the size: replicate it
     dims.push_back({DimRole::Whole, size, 0, 1, dim.axis});
     return dims;
   }
@@ -401,7 +402,7 @@ std::vector<std::vector<ServedDim>> served_parameter(const ParameterKind& kind,
     for (ServedDim& dim : dims[i]) {
       if (dim.role != DimRole::Width) continue;
       dim.padded = true;
-      // Rows are numbers, other dimensions groups of them.
+      // Rows are elements; the other dimension counts groups of them.
       if (i == 1) dim.count = ceil_div(dim.size, kGroup);
     }
   }
@@ -456,7 +457,8 @@ int64_t held_elements(const ServedDim& dim, int64_t degree,
   if (dim.count > 0 && dim.size % dim.count == 0) {
     return dim.size / dim.count * ceil_div(dim.count, degree);
   }
-  // Scales of several heads together, for one.
+  // The size does not divide into heads, as for scales that several heads
+  // share.
   const int64_t shares = dim.role == DimRole::KvHeads && dim.count > 0
                              ? std::min(degree, dim.count)
                              : degree;
@@ -503,7 +505,7 @@ std::optional<ServedWeights> served_weights(const Model& of) {
       return std::nullopt;
     }
     model.kinds.push_back(&found->second);
-    // [experts, rows, groups, bytes of a group]
+    // The shape is [experts, rows, groups, bytes of a group].
     const TensorType& type = manifest.type(c.first);
     model.grouped_experts =
         model.grouped_experts ||
@@ -601,7 +603,8 @@ std::optional<RankWeights> rank_weights(const ServedWeights& model,
       weights.kv_copies += one->kv_copies * count;
     }
   }
-  // Buffers have no labels: cut as the weights are, on the whole.
+  // Buffers have no labels, so they are assumed to shard like the average
+  // weight.
   if (logical > 0 && model.manifest->total_bytes() > 0) {
     const auto share = static_cast<double>(total) /
                        static_cast<double>(model.manifest->total_bytes());

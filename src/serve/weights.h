@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weights as an engine loads them: which dimension of which parameter is cut
-// over its ranks, from the labels that the model's architecture gives to
-// dimensions, not from rules.
+// RankWeights: the weights that an engine loads on each rank. The labels that
+// the model's architecture gives to dimensions decide which dimension of which
+// parameter is sharded, not rules.
 //
-// Heads, the width of MLPs and the vocabulary are cut over ranks; of KV heads
-// no rank holds less than one; the vocabulary is padded first. Experts are
-// dealt out whole, or cut like an MLP. All else is on every rank: norms,
-// routers, latents. Joining q, k and v, or gate and up, changes no byte.
+// Heads, MLP widths and the vocabulary are sharded over ranks. Each rank has at
+// least one KV head, and the vocabulary is padded first. Experts are placed
+// whole, or sharded like an MLP. Everything else is replicated on every rank:
+// norms, routers, latents. Fusing q, k and v, or gate and up, does not change
+// the bytes.
 // Units: bytes and elements.
 #pragma once
 
@@ -28,69 +29,71 @@
 
 namespace shardplan {
 
-// What a dimension is to an engine.
+// The role of a dimension for an engine.
 enum class DimRole : uint8_t {
   Whole,
   Vocabulary,
   Heads,    // query heads, heads and channels of states
-  KvHeads,  // at least one on each rank
-  // Of a Mamba 2 mixer: where there is one, every rank has it.
+  KvHeads,  // at least one per rank
+  // Groups of a Mamba 2 mixer; a single group is replicated on every rank.
   StateGroups,
   Dense,    // width of an MLP
   Width,    // width of an expert
   Experts,  // stacked experts
 };
-// By the label of a dimension (DimKind::axis); `expert`: of a module of
-// experts.
+// Returns the role for the label of a dimension (DimKind::axis). `expert`: the
+// dimension belongs to an expert module.
 DimRole role_of_label(std::string_view label, bool expert);
 
-// A dimension, and what its elements are counted in.
+// A dimension, and the units in which it is sharded.
 struct ServedDim {
   DimRole role = DimRole::Whole;
   int64_t size = 0;     // elements, as stored
-  int64_t count = 0;    // heads or experts in it; 0: any element may be cut off
-  int64_t block = 1;    // as DimKind::block
+  int64_t count = 0;    // heads or experts in it; 0: it is sharded by elements
+  int64_t block = 1;    // see DimKind::block
   std::string label;    // "kv_heads", "mlp"
-  bool padded = false;  // where it does not divide, engines pad it
-  int64_t unit = 1;     // as DimKind::unit
+  bool padded = false;  // the engine pads it if it does not divide evenly
+  int64_t unit = 1;     // see DimKind::unit
 };
-// Those of a dimension that consists of several side by side, one each.
+// Returns the dimension, or each part of a dimension that concatenates several.
 std::vector<ServedDim> served_dims(const DimKind& dim, int64_t size,
                                    bool expert);
 
-// The same of every dimension of a parameter. Stacked experts in groups of 4
-// bits (`grouped`) are cut by whole groups, and engines pad their width; where
-// it has no label, the first dimension without one is taken to be it.
+// Returns served_dims() of every dimension of a parameter. Stacked experts in
+// groups of 4-bit elements (`grouped`) are sharded by whole groups, and engines
+// pad their width. If no label marks the width, the first dimension without a
+// label is taken as the width.
 std::vector<std::vector<ServedDim>> served_parameter(const ParameterKind& kind,
                                                      const Shape& shape,
                                                      bool expert, bool grouped);
 
-// Over how many devices of a layout (layout_of) it is cut.
+// Returns the number of devices of a layout (layout_of) that shard it.
 int64_t degree_of(DimRole role, const Mesh& layout);
-// Heads of a tower beside the language model (model/tensor_name.h), which are
-// not divisible by the degree.
+// Returns whether these are heads of a tower beside the language model
+// (model/tensor_name.h) that are not divisible by the degree.
 bool are_uneven_tower_heads(std::string_view folded, const ServedDim& dim,
                             int64_t degree);
-// Elements on the fullest rank. REQUIRES: degree >= 1.
+// Returns the elements on the fullest rank. REQUIRES: degree >= 1.
 int64_t held_elements(const ServedDim& dim, int64_t degree,
                       int64_t vocab_multiple);
 
-// A component of the name is "experts".
+// Returns whether a component of the name is "experts".
 bool is_expert_name(std::string_view folded);
-// "model.layers.*.mlp.experts.*.up_proj": one tensor per expert.
+// Returns whether the name has one tensor per expert:
+// "model.layers.*.mlp.experts.*.up_proj".
 bool is_single_expert(std::string_view folded);
 
-// Where bytes of a rank are.
+// The parts of a model that a rank's bytes belong to.
 enum class WeightPart : uint8_t {
   Vocabulary,
-  Attention,  // and what keeps a state
+  Attention,  // and recurrent states' weights
   Dense,
   Experts,
-  Whole,     // on every rank
+  Whole,     // replicated on every rank
   Scales,    // of quantised weights, and other buffers
-  Absorbed,  // MLA: the up-projection of latents, kept a second time in 16 bits
-  Kernels,   // what kernels' own forms take beyond the stored ones; may be < 0
-  Slots,     // of adapters
+  Absorbed,  // MLA: a second copy of the latents' up-projection in 16 bits
+  Kernels,   // bytes that kernel forms add; may be < 0
+  Slots,     // for adapters
 };
 inline constexpr size_t kWeightParts = 9;
 std::string_view weight_part_name(WeightPart part);   // "vocabulary"
@@ -100,15 +103,16 @@ struct RankWeights {
   std::array<int64_t, kWeightParts> bytes{};
   int64_t total = 0;
   int64_t draft = 0;  // of the total: another model's (serve/draft.h)
-  // Of these: what padding the vocabulary adds, and KV heads that other ranks
-  // hold as well.
+  // Included in `bytes`: what padding of the vocabulary adds, and KV heads that
+  // other ranks also hold.
   int64_t vocab_padding = 0;
   int64_t kv_copies = 0;
-  // Layers that predict further tokens, which only a draft would load; not in
-  // the total. Over all devices.
+  // Layers that predict further tokens, which only a draft would load. Excluded
+  // from the total; over all devices.
   int64_t not_loaded = 0;
-  // Kernels whose forms differ from the stored ones, each with what it adds;
-  // those that the engine does not have for the card are refused.
+  // Kernels whose forms differ from the stored ones, each with the bytes it
+  // adds. Includes rows for which the engine has no kernel for the card
+  // (is_refused).
   struct KernelUse {
     const KernelRow* row = nullptr;
     Packing packing = Packing::Plain;
@@ -118,38 +122,41 @@ struct RankWeights {
   std::vector<KernelUse> kernels;
 };
 
-// A view of a model for engines, made once for all degrees: the labels of its
-// parameters, and which layers are loaded. It points into the model.
+// A model as engines see it, built once for all degrees: the labels of its
+// parameters, and the layers that are loaded. It points into the model.
 struct ServedWeights {
   const Manifest* manifest = nullptr;
   const Folding* folding = nullptr;  // by type
   LayerGroups groups;
   std::vector<const ParameterKind*> kinds;  // per class
   std::vector<bool> loaded;                 // per group
-  bool grouped_experts = false;             // stacked ones, in groups of 4 bits
+  bool grouped_experts = false;             // stacked, in groups of 4-bit
+                                            // elements
   // Per class: matrices of linear layers, and biases of stacked experts.
   std::vector<std::optional<StoredMatrix>> matrices;
-  bool has_head = false;  // beside the embedding
+  bool has_head = false;  // separate from the embedding
 };
-// Whether some card's kernels change what is stored of quantised weights
+// Returns whether the kernels of any card change quantised weights of the model
 // (serve/kernels.h).
 bool kernels_may_change(const ServedWeights& model, const Engine& engine);
-// Empty where a parameter's dimensions have no labels.
+// Returns the model's view; empty if a parameter's dimensions have no labels.
 std::optional<ServedWeights> served_weights(const Model& of);
 
 struct WeightsInput {
-  const Engine* engine = nullptr;  // null: neither kernels nor slots count
+  const Engine* engine = nullptr;  // null: ignores kernels and slots
   CardGeneration card = CardGeneration::Unknown;
   LoraSlots slots = {};
   Mesh layout = Mesh({{"tp", 1}});
   int64_t vocab_multiple = 1;
-  // The token embedding is whole on every rank (SGLang's dp attention).
+  // The token embedding is replicated on every rank (SGLang's dp attention).
   bool whole_embedding = false;
-  std::optional<DType> dtype = std::nullopt;  // of floating weights
-  // Heads of a vision tower that do not divide are whole on every rank.
+  std::optional<DType> dtype = std::nullopt;  // of floating-point weights
+  // Heads of a vision tower that do not divide evenly are replicated on every
+  // rank.
   bool whole_tower_heads = false;
 };
-// Of the groups for which `held` is true. Empty beyond 63 bits.
+// Returns the weights of the groups for which `held` is true. Empty beyond 63
+// bits.
 std::optional<RankWeights> rank_weights(const ServedWeights& model,
                                         const std::vector<bool>& held,
                                         const WeightsInput& input);

@@ -16,7 +16,7 @@
 namespace shardplan {
 namespace {
 
-// Whether an architecture explains some parameter of the model.
+// Returns whether an architecture explains some parameter of the model.
 bool is_explained(const Manifest& manifest) {
   for (size_t i = 0; manifest.kinds != nullptr && i < manifest.size(); ++i) {
     if (manifest.kinds->contains(
@@ -27,9 +27,9 @@ bool is_explained(const Manifest& manifest) {
   return false;
 }
 
-// Names that follow from the model's config and that no rule of the shipped set
-// is found in: those of quantised layers, of heads of other tasks. Numbers of
-// layers are folded, since no shipped set tells them apart.
+// Returns the names that follow from the model's config but match no rule of
+// the shipped set, such as those of quantised layers or of heads for other
+// tasks. Layer numbers are folded, because no shipped set distinguishes them.
 std::vector<std::string> names_without_rule(const std::string& set,
                                             const Manifest& manifest,
                                             const PlanRequest& request,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rules of a model for which none are given.
+// DefaultSet: the rule set for a model when the request gives no rules.
 #pragma once
 
 #include <string>
@@ -10,21 +10,21 @@
 
 namespace shardplan {
 
-// The set that places dimensions by the labels of architectures.
+// The set that places dimensions by architecture labels.
 inline constexpr const char* kEveryModel = "@all_models";
 
-// The shipped set that is written for the model's type, "@llama"; empty where
-// no config says the type, or no set has it.
+// Returns the shipped set written for the model's type, "@llama"; "" if no
+// config states the type, or if no set has its name.
 std::string fitting_set(const Manifest& manifest);
 
-// The set that is used where no rules are given, and which models it is for.
+// The set to use when no rules are given, and the models that it is for.
 struct DefaultSet {
   std::string name;  // "": there is none
-  std::string why;   // "a `llama`"
+  std::string why;   // "model type `llama`"
 };
 
-// The set for the model's type where it has a rule for all that follows from
-// the config, else that for every architecture.
+// Returns the set for the model's type if it has a rule for every name that
+// follows from the config, else the set for any architecture.
 DefaultSet default_set(const Manifest& manifest, const PlanRequest& request,
                        Host& host);
 

@@ -24,7 +24,7 @@ namespace {
 constexpr std::string_view kTensor = "tp";
 constexpr std::string_view kExpertTensor = "etp";
 
-// The same plan on the devices of one group of tensor parallelism.
+// Returns the same plan on the devices of one tensor-parallel group.
 Plan over_tensor_alone(const Plan& plan) {
   Plan alone = plan;
   const auto axis = plan.mesh.find(std::string(kTensor));
@@ -75,7 +75,7 @@ void follow_written_hooks(const Model& model, const Plan& plan,
   const Manifest* manifest = &model.manifest;
   auto read = resolve(*manifest, rules, plan.mesh, options, found);
   SHARDPLAN_CHECK(read.has_value());
-  // Experts that are dealt out are run as a stack.
+  // Experts placed whole run as a stack.
   const bool is_dealt = std::ranges::any_of(
       read->placements, [](const Placement& p) { return p.dealt.has_value(); });
   const auto stacked =

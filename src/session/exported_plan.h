@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a plan runs in the framework that it is written for.
+// follow_written_hooks() and tensor_parallelism_in(): whether a plan runs in
+// the framework that it is exported to.
 //
-// A compiler runs every plan. Styles of tensor parallelism (transformers,
-// PyTorch) and the layers of Megatron-LM run those that they have words for,
-// and styles not all of these: what their hooks do has to fit what the model
-// does between them.
+// A compiler runs every plan. The tensor-parallel styles of transformers and
+// PyTorch, and the layers of Megatron-LM, run only plans that they can express,
+// and styles not all of these: their hooks must fit the operations that the
+// model runs between them.
 #pragma once
 
 #include <string>
@@ -17,9 +18,9 @@
 
 namespace shardplan {
 
-// Reads a plan of hooks that was written for the model and follows its hooks:
-// SP020 reports where these stop or compute something else (a warning), or why
-// that is not known (a note). `plan` is what was written.
+// Reads a hook-based plan that was written for the model, and follows its
+// hooks. SP020 reports where they stop or compute something else (a warning),
+// or why that is unknown (a note). `plan` is the plan that was written.
 void follow_written_hooks(const Model& model, const Plan& plan,
                           const std::string& text, const ForwardPass& pass,
                           Diagnostics& diags);
@@ -29,10 +30,10 @@ struct TensorParallelism {
   std::string unknown;  // the reason if that is unknown
 };
 
-// What an export target (io/export.h) makes of the tensor parallelism of a plan
-// that `plan` proposes, whose axis is `tp`, or `etp` in a view of experts.
-// Styles are asked about these axes alone: other axes, and experts that are
-// dealt out, are run around them.
+// Returns what an export target (io/export.h) makes of the tensor parallelism
+// of a plan that `plan` proposed. The plan's tensor axis is `tp`, or `etp` in a
+// view of experts. Styles are checked for these axes alone, because frameworks
+// handle other axes and whole experts outside of them.
 TensorParallelism tensor_parallelism_in(std::string_view target,
                                         const Model& model, const Plan& plan);
 

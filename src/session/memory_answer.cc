@@ -24,7 +24,7 @@ std::string axes_text(const Mesh& mesh, const AxisNames& axes) {
   return text;
 }
 
-// What is dropped out, and who says so.
+// Returns what is dropped out, and whether a flag or the config asks for it.
 std::string dropout_text(const Dropout& dropout,
                          const std::optional<bool>& asked) {
   if (!dropout.any()) return asked ? "; no dropout" : "";
@@ -42,7 +42,7 @@ std::string dropout_text(const Dropout& dropout,
          (asked ? "" : ", from the config");
 }
 
-// `sized` is the step with what is known of who runs it.
+// Describes the step. `sized` is completed for the framework that runs it.
 std::string workload_text(const AskedMemory& asked, const StepOptions& sized,
                           const Steps& steps, const Mesh& mesh, DType dtype) {
   const StepOptions& step = asked.step;
@@ -91,7 +91,7 @@ std::string workload_text(const AskedMemory& asked, const StepOptions& sized,
   return text;
 }
 
-// Reports a state that does not fit, with changes that were tried.
+// Reports a state that does not fit, with the changes that were tried.
 void report_budget(const WaysOutInput& in, const Budget& budget, Host& host,
                    Diagnostics& diags) {
   std::vector<TriedChange> tried;
@@ -103,7 +103,7 @@ void report_budget(const WaysOutInput& in, const Budget& budget, Host& host,
   if (!budget.fits()) add_meshes(in, budget, host, diags);
 }
 
-// Reports a training step that does not fit, with changes that were tried.
+// Reports a training step that does not fit, with the changes that were tried.
 void report_bracket(const WaysOutInput& in, const Budget& budget,
                     const MemoryBracket& bracket, Host& host,
                     Diagnostics& diags) {
@@ -193,7 +193,8 @@ std::optional<Serving> answer_serving(const MemoryQuestion& question,
   return std::move(judged->serving);
 }
 
-// Empty where no more fit than are asked for, or a workload says how many run.
+// Times a full batch. Empty if no more sequences fit than requested, or if a
+// workload fixes how many run.
 std::optional<FullBatch> full_batch(const PlanJudge& judge,
                                     const MemoryAnswer& answer,
                                     const Diagnostics& like) {
@@ -242,7 +243,7 @@ std::optional<MemoryAnswer> answer_memory(const MemoryQuestion& question,
                    session.rules ? &*session.rules : nullptr, host, diags);
   if (!memory) return std::nullopt;
   if (memory->options.kv) {
-    // A server's budget leaves the device out; its times do not.
+    // With an engine, the budget ignores the device, but times depend on it.
     memory->card = measured_card(question.memory, host, diags);
     if (diags.cannot_run()) return std::nullopt;
   }

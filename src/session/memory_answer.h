@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The answer to a request about memory: what devices hold under the session's
-// plan, the training step or the engine, whether it fits, and what would.
+// MemoryAnswer: the answer to a request about memory. It states what devices
+// hold under the session's plan, in the training step or with the engine,
+// whether that fits, and which changes would make it fit.
 #pragma once
 
 #include <cstdint>
@@ -27,63 +28,66 @@
 
 namespace shardplan {
 
-// All must outlive what is made of it.
+// Everything that it refers to must outlive its answers.
 struct MemoryQuestion {
   const PlanRequest& planning;
   const MemoryRequest& memory;
   const WorkloadRequest& workload;
   const EngineRequest& engine;
 };
-// Whether the flags agree with one another; else SP010.
+// Returns whether the flags agree with each other; else reports SP010.
 bool check_question(const MemoryQuestion& question, Diagnostics& diags);
 
 struct StepAnswer {
   MemoryBracket bracket;
-  // The bracket with the memory of an allocator and a process; empty where
-  // that is not known.
+  // The bracket plus the memory of the allocator and the process; empty if that
+  // is unknown.
   std::optional<ReservedMemory> reserved;
   BracketSource from = BracketSource::ForwardPass;
   // "8 sequences of 8,192 tokens in 4 micro-batches; 1 per device at a time,
   // over fsdp=4; bf16; remat block; flash attention"
   std::string workload;
-  // As JudgedStep has them.
+  // See JudgedStep.
   std::optional<StepTime> time;
   std::string untimed;
-  std::vector<std::string> calibrated;  // files that the time rests on
+  std::vector<std::string> calibrated;  // calibration files that the time
+                                        // relies on
   int64_t devices = 1;
-  std::optional<int64_t> devices_per_host;  // that the step uses
-  // Parts of the model whose activations are not among it: "154 parameters of
+  std::optional<int64_t> devices_per_host;  // used by the step
+  // Parts of the model whose activations are not counted: "154 parameters of
   // `model.visual`".
   std::vector<std::string> left_out;
 };
 
-// A token of as many sequences as the devices hold at once.
+// The time of the next token when the devices hold as many sequences as fit.
 struct FullBatch {
   int64_t sequences = 0;
   StepTime next_token;
 };
 
 struct MemoryAnswer {
-  // As they were judged, but that state_specs is null.
+  // The options that were judged, except that state_specs is null.
   BudgetOptions options;
-  std::optional<KvAxes> kv_axes;  // with a cache
+  std::optional<KvAxes> kv_axes;  // set if there is a cache
   bool names_trained = false;     // --trainable
-  Budget budget;                  // without a limit beside an engine
-  std::optional<WorkloadHeadroom> headroom = {};  // where it is looked for
+  Budget budget;                  // has no limit if an engine is requested
+  std::optional<WorkloadHeadroom> headroom = {};  // if it was looked for
   std::optional<Serving> serving = {};            // with an engine
   std::optional<StepAnswer> step = {};            // with a training step
-  Fit fit = {};                                   // of what is asked for
-  // How long a prompt or a token takes; empty without a cache or a profile.
+  Fit fit = {};                                   // of the whole request
+  // The times of a prompt and a token; empty without a cache or a profile.
   std::optional<InferenceTimes> inference = {};
-  // Only with Headroom::Find, and if fewer sequences are asked for.
+  // Set only with Headroom::Find, and only if more sequences fit than
+  // requested.
   std::optional<FullBatch> full_batch = {};
 };
 
-// Whether it is looked for how far the workload may grow.
+// Whether to find how far the workload may grow.
 enum class Headroom : uint8_t { Find, Leave };
 
-// Empty, with the reason reported. Findings are reported (SP301, SP305 to
-// SP309), with changes that were tried (session/ways_out.h).
+// Answers a request about memory. Empty, with the reason reported. Reports
+// findings (SP301, SP305 to SP309) with the changes that were tried
+// (session/ways_out.h).
 // REQUIRES: check_question().
 std::optional<MemoryAnswer> answer_memory(const MemoryQuestion& question,
                                           const Session& session,

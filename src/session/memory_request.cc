@@ -21,7 +21,7 @@ std::optional<DeviceLimit> device_limit(const MemoryRequest& memory, Host& host,
     profile = load_hardware(*memory.hardware, host, diags);
     if (!profile) return std::nullopt;
   }
-  // The card stays what it is, whatever of its memory there is.
+  // The card's vendor and generation stay the same whatever memory is given.
   const auto limit_of = [&](const char* name, int64_t bytes,
                             std::vector<int64_t> of_stages) {
     DeviceLimit limit = {name, bytes, bytes, false};
@@ -74,7 +74,7 @@ namespace {
 struct Given {
   const char* flag;
   bool given;
-  bool of_activations = false;  // it says something of a training step, too
+  bool of_activations = false;  // also affects a training step
 };
 
 std::vector<Given> given_cache_flags(const MemoryRequest& m) {
@@ -125,7 +125,7 @@ bool check_training(const MemoryRequest& memory, Diagnostics& diags) {
   return good;
 }
 
-// Nothing but a time rests on what was measured.
+// Checks that times are requested, because calibration affects nothing else.
 bool check_calibration(const MemoryRequest& memory, Diagnostics& diags) {
   if (memory.calibrate.empty() || (memory.hardware && memory.seq)) return true;
   auto problem = diags.error(
@@ -194,8 +194,8 @@ std::optional<KvRequest> kv_request(const MemoryRequest& m, Mode mode) {
   return request;
 }
 
-// PEFT's adapters keep the dtype that they are stored in, whatever the model
-// beside them is computed in.
+// Returns whether adapters are trained. PEFT's adapters keep the dtype that
+// they are stored in, whatever dtype the rest of the model computes in.
 bool trains_adapters(const Manifest& manifest,
                      const TrainedParameters& trained) {
   for (size_t i = 0; i < trained.size(); ++i) {
@@ -204,7 +204,7 @@ bool trains_adapters(const Manifest& manifest,
   return false;
 }
 
-// Rules for the leaves of an optimizer, where there are any.
+// Reads the rules for the leaves of an optimizer, if there are any.
 bool read_state_rules(const MemoryRequest& memory, const PlanRequest& request,
                       const RuleSet* of_parameters, Host& host,
                       AskedMemory& asked, Diagnostics& diags) {
@@ -238,7 +238,8 @@ bool asks_for_budget(const MemoryRequest& m, Mode mode) {
          s.zero > 0 || !s.zero_axes.empty() || m.seq || mode != Mode::Train;
 }
 
-// bitsandbytes 0.50 (optim): Adam, AdamW and Lion have paged forms.
+// Checks for the paged optimizers of bitsandbytes 0.50 (optim): Adam, AdamW,
+// Lion.
 bool check_pages(const StateOptions& state, Diagnostics& diags) {
   for (size_t group = 0; group <= state.groups.size(); ++group) {
     const Optimizer optimizer = optimizer_of(state, group);

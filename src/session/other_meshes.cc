@@ -15,10 +15,10 @@ namespace shardplan {
 namespace {
 
 constexpr int64_t kMostFactor = 8;
-// Parameters that are placed anew on all meshes of a kind together.
+// The limit on parameters placed again, over all meshes of one kind.
 constexpr int64_t kMostPlaced = 4'000'000;
 
-// Of these axes, `more` is as many times longer and `fewer` shorter.
+// Returns the axes with `more` multiplied and `fewer` divided by `factor`.
 std::vector<Axis> resized_axes(std::vector<Axis> axes, const AxisName& more,
                                const AxisName& fewer, int64_t factor) {
   for (Axis& axis : axes) {
@@ -28,7 +28,7 @@ std::vector<Axis> resized_axes(std::vector<Axis> axes, const AxisName& more,
   return axes;
 }
 
-// Empty where the views of the mesh do not suit the sizes.
+// Returns the resized mesh; empty if its views do not fit the sizes.
 std::optional<Mesh> with_sizes(const Mesh& mesh, const AxisName& more,
                                const AxisName& fewer, int64_t factor) {
   std::vector<Axis> axes = resized_axes(mesh.axes(), more, fewer, factor);
@@ -36,7 +36,7 @@ std::optional<Mesh> with_sizes(const Mesh& mesh, const AxisName& more,
   return viewed_mesh(std::move(axes), mesh.views());
 }
 
-// The axes that the view alone has.
+// Returns the axes that only this view has.
 AxisNames private_axes(const Mesh& mesh, const MeshView& view) {
   AxisNames axes;
   for (const Axis& axis : view.axes) {
@@ -45,8 +45,8 @@ AxisNames private_axes(const Mesh& mesh, const MeshView& view) {
   return axes;
 }
 
-// Every mesh with as many times more devices in axis `to`, whose views have
-// them in one of their own axes, or in `to` where they have it.
+// Returns every mesh with `factor` times the devices, added to axis `to`. Each
+// view gains them in `to` if it has that axis, else in one of its private axes.
 std::vector<Mesh> grown(const Mesh& mesh, const AxisName& to, int64_t factor) {
   std::vector<Mesh> meshes;
   if (mesh.views().empty()) {
@@ -75,7 +75,7 @@ std::vector<Mesh> grown(const Mesh& mesh, const AxisName& to, int64_t factor) {
   return meshes;
 }
 
-// The mesh with a factor moved from one axis of a view to another.
+// Returns the meshes with a factor moved between two axes of a view.
 std::vector<Mesh> with_moved_views(const Mesh& mesh, int64_t factor) {
   std::vector<Mesh> meshes;
   for (size_t v = 0; v < mesh.views().size(); ++v) {
@@ -94,9 +94,10 @@ std::vector<Mesh> with_moved_views(const Mesh& mesh, int64_t factor) {
   return meshes;
 }
 
-// Whether a spec of the rules names it, or a dimension's name stands for it.
+// Returns whether a spec of the rules names `axis`, or a logical rule maps to
+// it.
 bool is_in_specs(const RuleSet& rules, const AxisName& axis) {
-  // Semantic names stand for any axes.
+  // Semantic names may stand for any axis.
   if (rules.partition_axis && rules.partition_axis_where) return true;
   const auto names_it = [&](const PartitionSpec& spec) {
     return std::ranges::any_of(
@@ -114,8 +115,8 @@ bool has_expert_flags(const PlanRequest& planning) {
   return planning.megatron.given() || planning.torchtitan.given();
 }
 
-// The flags of a framework that mean the view `experts` of the mesh; empty
-// where it refuses them there. REQUIRES: such flags are given.
+// Returns the framework's flags that stand for the view `experts` of the mesh;
+// empty if the framework refuses them there. REQUIRES: such flags are given.
 std::optional<std::string> expert_flags(const PlanRequest& planning,
                                         const Mesh& mesh,
                                         std::optional<int64_t> experts) {
@@ -153,7 +154,7 @@ std::vector<OtherMesh> other_meshes(const PlanRequest& planning,
   AxisNames targets = names;
   if (session.rules) {
     for (const AxisName& axis : session.rules->declared_axes) {
-      // Along which nothing is cut, nothing is saved.
+      // An axis that shards nothing saves nothing.
       const bool is_for_experts = axis == "ep" || axis == "expert";
       const bool has_experts =
           session.model.manifest.facts.experts.value_or(0) > 0;
@@ -192,7 +193,7 @@ std::vector<OtherMesh> other_meshes(const PlanRequest& planning,
       add(false, factor, std::move(other));
     }
   }
-  // A topology has so many devices.
+  // The topology fixes the number of devices.
   if (planning.topology) return meshes;
   for (int64_t factor = 2; factor <= kMostFactor; factor *= 2) {
     for (const AxisName& to : targets) {
@@ -214,7 +215,7 @@ std::string mesh_flags(const PlanRequest& planning, const Mesh& asked,
   if (has_expert_flags(planning)) degrees = expert_flags(planning, mesh, {});
   if (degrees) flags += (flags.empty() ? "" : " ") + *degrees;
   for (const MeshView& view : mesh.views()) {
-    // The others stay as they are given.
+    // Flags for unchanged views stay as given.
     if (contains(asked.views(), view)) continue;
     if (degrees && view.name == "experts") continue;
     flags += (flags.empty() ? "--view " : " --view ") + view.name + ":" +
@@ -233,7 +234,7 @@ int64_t most_meshes(const Session& session) {
 
 namespace {
 
-// Built from the session's rules, or from its saved plan.
+// Prepares the search from the session's rules, or from its saved plan.
 Groundwork groundwork_of(const PlanRequest& planning, const Session& session,
                          Host& host) {
   const Manifest& manifest = session.model.manifest;
@@ -292,8 +293,8 @@ void MeshTrials::on(const Mesh& mesh,
   idle_.push_back(std::move(evaluator));
 }
 
-// Whether an axis that is longer than in the requested mesh shards nothing: no
-// parameters, batch, tokens, optimizer state, cache or layers.
+// Returns whether an axis that is longer than in the requested mesh shards
+// nothing: no parameters, batch, tokens, optimizer state, cache or layers.
 bool MeshTrials::leaves_idle(const Plan& plan) const {
   const AskedMemory& asked = asked_.memory;
   AxisNames used = asked.axes.heads;
@@ -317,8 +318,8 @@ bool MeshTrials::leaves_idle(const Plan& plan) const {
 
 namespace {
 
-// Judges meshes on demand, and with several threads also those of the same
-// factor that follow: larger factors are often not needed.
+// Judges meshes on demand. Several threads also judge following meshes of the
+// same kind and factor, but no larger factors, which are often not needed.
 class JudgedMeshes {
  public:
   JudgedMeshes(
@@ -367,7 +368,7 @@ std::vector<TriedChange> smallest_meshes(
       if (other.more_devices != more_devices) continue;
       const bool fits = best && best->fit.needed <= usable;
       if (fits && other.factor > factor) break;
-      // An axis that is there already is the smaller change.
+      // Extending an existing axis is the smaller change.
       if (fits && other.adds_axis) continue;
       const std::optional<TriedChange>& tried = judged.at(i);
       if (!tried || (best && tried->fit.needed >= best->fit.needed)) continue;

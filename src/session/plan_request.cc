@@ -19,8 +19,8 @@ RuleReading rule_reading(const PlanRequest& request) {
   RuleReading reading{request.table, request.axes, request.answers,
                       request.state_rules_ask || request.other_side_asks};
   if (!reading.axes.empty() || request.mesh == nullptr) return reading;
-  // A mesh has names for files that give none, as `fsdp=4`. What is wrong with
-  // it is reported where it is made.
+  // The mesh names the axes for files that name none, as `fsdp=4`. Errors in it
+  // are reported when the mesh is made.
   Diagnostics ignored;
   const auto mesh = parse_mesh_text(*request.mesh, ignored);
   for (const AxisRequest& axis : mesh.value_or(std::vector<AxisRequest>())) {
@@ -31,7 +31,7 @@ RuleReading rule_reading(const PlanRequest& request) {
 
 namespace {
 
-// How a framework calls its degrees, and numbers its devices.
+// A framework's names for its degrees, and its order of axes.
 struct ExpertFramework {
   std::string_view title;
   std::string_view experts_flag;
@@ -46,7 +46,7 @@ constexpr ExpertFramework kTorchtitan = {
     "torchtitan", "--expert-parallel-degree", "--expert-tensor-parallel-degree",
     "pp, dp_replicate, dp_shard, cp and tp", "along dp_shard x cp x tp"};
 
-// In both frameworks' order of axes, major to minor.
+// The kinds of axes, from major to minor in both frameworks.
 enum class AxisPlace : uint8_t { Stages, Copies, Storage, Tokens, Tensor };
 
 std::optional<AxisPlace> place_of_axis(const AxisName& axis) {
@@ -58,8 +58,8 @@ std::optional<AxisPlace> place_of_axis(const AxisName& axis) {
   return std::nullopt;
 }
 
-// The axes of the mesh that are larger than 1, each with its place. Empty, with
-// the reason reported, where they are not the framework's.
+// Returns the axes of the mesh larger than 1, each with its place. Empty, with
+// the reason reported, if they are not the framework's.
 std::optional<std::vector<std::pair<AxisPlace, Axis>>> placed_axes(
     const ExpertFramework& framework, const Mesh& mesh, Diagnostics& diags) {
   std::vector<std::pair<AxisPlace, Axis>> placed;
@@ -94,7 +94,8 @@ std::optional<std::vector<std::pair<AxisPlace, Axis>>> placed_axes(
       .help("write `--mesh " + axes_text(sorted) + "`");
 }
 
-// "`--expert-parallel-degree 8` and `--expert-tensor-parallel-degree 2`"
+// Returns "`--expert-parallel-degree 8` and `--expert-tensor-parallel-degree
+// 2`".
 std::string flags_text(const ExpertFramework& framework,
                        const ExpertDegrees& degrees) {
   std::vector<std::string> flags;
@@ -107,14 +108,14 @@ std::string flags_text(const ExpertFramework& framework,
   return quoted_names(flags);
 }
 
-// The degrees on a mesh, and what is wrong with them.
+// The degrees on a mesh, and the problems with them.
 struct DegreesOnMesh {
   const ExpertFramework& framework;
   int64_t ep = 1;
   int64_t etp = 1;
   int64_t tp = 1;      // of the mesh
   int64_t region = 1;  // devices that both divide
-  int64_t within = 1;  // of these, what is left for ep
+  int64_t within = 1;  // of `region`, those left for ep
   std::vector<std::string> problems = {};
   std::vector<std::string> helps = {};
 
@@ -219,7 +220,7 @@ std::optional<ViewRequest> expert_view(const PlanRequest& request,
   const auto add = [&](const AxisName& name, int64_t size) {
     view.axes.push_back({name, size, {}, {}, {}});
   };
-  std::string copies;  // an axis that may not be meant to be dp_replicate
+  std::string copies;  // an axis that may not be meant as dp_replicate
   for (const auto& [place, axis] : *placed) {
     const bool is_replicated = titan && place == AxisPlace::Copies;
     if (place == AxisPlace::Stages || is_replicated) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a plan is asked for with: which model, rules and mesh, and how they are
-// read and judged.
+// PlanRequest: the model, rules and mesh of a requested plan, and how they are
+// read and checked.
 #pragma once
 
 #include <cstdint>
@@ -23,14 +23,14 @@
 
 namespace shardplan {
 
-// What becomes of parameters that no rule matches: an error, or a note where
-// they are to be replicated or placed by their size.
+// How to treat parameters that no rule matches: as an error, or with a note,
+// replicated or placed by their size.
 enum class Unmatched : uint8_t { Error, Replicate, Auto };
 
-// Degrees of expert parallelism, by the flags of one framework.
+// Degrees of expert parallelism, as one framework's flags give them.
 struct ExpertDegrees {
-  std::optional<int64_t> experts;  // ranks among which experts are dealt out
-  std::optional<int64_t> tensor;   // ranks that each expert is cut over
+  std::optional<int64_t> experts;  // ranks that whole experts are placed over
+  std::optional<int64_t> tensor;   // ranks that shard each expert
 
   bool given() const { return experts || tensor; }
 };
@@ -42,12 +42,14 @@ struct PlanRequest {
   std::optional<std::string> dialect;  // --dialect
   std::optional<std::string> table;    // --table
   std::vector<RuleAnswer> answers;     // --set
-  // Others than these rules may ask for them: rules of state, or those of the
-  // other side of a change. Whoever has read all of them checks the answers.
+  // Whether rules other than these may use the answers: state rules, or the
+  // rules of the other side of a comparison. Whoever has read all rules checks
+  // the answers.
   bool state_rules_ask = false;
   bool other_side_asks = false;
   SourcePtr pattern;  // --pattern, as text named "--pattern"
-  // As the originals did it: how --pattern is split, axes that the mesh lacks.
+  // Follows the original tools: how --pattern is split, axes that the mesh
+  // lacks.
   bool parity = false;                                      // --parity
   RulesFallback fallback = RulesFallback::AxisIsUnsharded;  // --fallback
   FlaxVersion flax = FlaxVersion::Current;                  // --flax-compat
@@ -58,14 +60,14 @@ struct PlanRequest {
   // --expert-parallel-degree, --expert-tensor-parallel-degree
   ExpertDegrees torchtitan;
   std::optional<NamedTopology> topology;  // --topology
-  // --devices and --slices, or what the topology says of them.
+  // --devices and --slices, or the topology's numbers.
   std::optional<int64_t> devices;
   std::optional<int64_t> slices;
   AxisNames axes;                         // --axes
-  std::optional<std::string> saved_plan;  // --plan; then no rules
+  std::optional<std::string> saved_plan;  // --plan; excludes rules
   int64_t min_size = 0;                   // --min-size
-  // --on-indivisible; else `rows` where the flags name a framework that cuts
-  // weights so, else `drop`.
+  // --on-indivisible; else `rows` if the flags name a framework that shards
+  // weights by rows, else `drop`.
   std::optional<OnIndivisible> on_indivisible;
   bool cuts_rows = false;
   Unmatched unmatched = {};              // --unmatched
@@ -76,40 +78,40 @@ struct PlanRequest {
   std::optional<double> max_replicated;  // --max-replicated
   int jobs = 0;                          // --jobs; 0: one per processor
   bool verbose = false;                  // --verbose
-  // Whether changes that would remove a finding are tried, which takes most of
-  // the time where there are many.
+  // Whether to try changes that would remove a finding. That takes most of the
+  // time if there are many findings.
   bool find_fixes = true;
-  // Whether those of many findings are tried together (advise/advise.h).
+  // Whether fixes of many findings are tried together (advise/advise.h).
   bool fixes_together = false;
 };
 
-// The view that a framework's degrees of expert parallelism stand for: the
-// pipeline's axis of the mesh and, major to minor,
+// Returns the view that a framework's degrees of expert parallelism stand for:
+// the pipeline axis of the mesh and, from major to minor:
 //
 //   Megatron     edp, ep, etp                parallel_state.py: tp-cp-ep-dp-pp
 //   torchtitan   its axes of dp_replicate, efsdp, ep, etp     parallel_dims.py
 //
-// Megatron cuts experts over as many devices as the mesh's tensor parallelism
-// where no other degree is given, torchtitan not at all; its main branch has no
-// such degree since April 2026. Without degrees, or with torchtitan's ep of 1,
-// which turns expert parallelism off, the view has no axes.
+// Megatron shards experts over as many devices as the mesh's tensor parallelism
+// unless a degree is given. torchtitan does not shard them; its main branch has
+// no such degree since April 2026. Without degrees, or with torchtitan's ep of
+// 1, which turns expert parallelism off, the view has no axes.
 //
-// `experts`: those of a layer, where that is known. Empty, with the reason
-// reported (SP010): degrees that do not divide what they must, a mesh with
-// other axes or in another order than the framework's, flags of both.
+// `experts`: the number per layer, if known. Empty, with the reason reported
+// (SP010): degrees that do not divide evenly, a mesh with other axes than the
+// framework's or in another order, flags of both frameworks.
 std::optional<ViewRequest> expert_view(const PlanRequest& request,
                                        const Mesh& mesh,
                                        std::optional<int64_t> experts,
                                        Diagnostics& diags);
-// Whether flags ask for any view, and the names of these.
+// Returns the names of the views that flags ask for.
 std::vector<std::string> asked_views(const PlanRequest& request);
 
-// How rule files are read, but for what they say themselves.
+// Returns how to read rule files, unless they state it themselves.
 RuleReading rule_reading(const PlanRequest& request);
-// How names of axes are read.
+// Returns how to read axis names.
 NameReading name_reading(const PlanRequest& request);
 ResolveOptions resolve_options(const PlanRequest& request, Host& host);
-// How a plan is judged by what is asked of it alone.
+// Returns how to check a plan, as far as the plan's own request determines it.
 LintOptions lint_options(const PlanRequest& request);
 
 }  // namespace shardplan

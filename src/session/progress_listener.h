@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who is notified of what is being done, before it is.
+// ProgressListener: notified of each stage of the work before it begins.
 #pragma once
 
 #include <string_view>
@@ -9,10 +9,10 @@ namespace shardplan {
 class ProgressListener {
  public:
   virtual ~ProgressListener() = default;
-  // "matching rules"
+  // Announces a stage, such as "matching rules".
   virtual void stage(std::string_view text) = 0;
-  // The same, where it is known how much of the stage is done, from 0 to 1;
-  // `work` is the stage without what differs from step to step.
+  // Announces a step whose progress is known: `done` is from 0 to 1. `work` is
+  // the stage without the part that changes from step to step.
   virtual void step(std::string_view work, std::string_view text, double done) {
     static_cast<void>(work);
     static_cast<void>(done);

@@ -25,7 +25,8 @@ struct GivenFlag {
   bool given;
 };
 
-// What an engine decides itself: passed over, its answer would be another.
+// Rejects flags for what the engine decides itself: ignoring them would answer
+// another question.
 bool check_beside_engine(const Engine& engine, const MemoryRequest& memory,
                          Diagnostics& diags) {
   const std::array<GivenFlag, 7> flags = {
@@ -72,8 +73,8 @@ bool check_without_engine(const EngineRequest& engine, Diagnostics& diags) {
   return good;
 }
 
-// A workload has prompts and what follows them, and both fit the sequences that
-// the cache is asked to hold.
+// Checks that a workload has input and output tokens, and that both together
+// fit the requested sequence length of the cache.
 bool check_workload(const EngineRequest& engine, const MemoryRequest& memory,
                     Diagnostics& diags) {
   const bool any =
@@ -174,7 +175,7 @@ bool check_engine_request(const EngineRequest& engine,
 
 namespace {
 
-// A target that no layer has would be room that nobody sets aside.
+// Checks the targets: a target that no layer has would reserve no memory.
 bool targets_are_there(const std::vector<std::string>& targets,
                        const ServedWeights& model, const Engine& row,
                        Diagnostics& diags) {

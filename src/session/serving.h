@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A request to serve a model with an engine.
+// EngineRequest: a request to serve a model with an engine.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,8 @@ namespace shardplan {
 
 struct EngineRequest {
   std::optional<std::string> name;  // --engine
-  // --gpu-memory-utilization, --mem-fraction-static: which of them, and of 1.
+  // --gpu-memory-utilization or --mem-fraction-static: the flag, and its
+  // fraction.
   std::string share_flag;
   std::optional<double> share;
   std::optional<int64_t> batched_tokens;  // --max-batched-tokens
@@ -26,7 +27,7 @@ struct EngineRequest {
   bool expert_parallel = false;           // --expert-parallel
   bool dp_attention = false;              // --dp-attention
   std::optional<std::string> draft;       // --draft, a model
-  // Slots of adapters; any of them asks for some.
+  // Slots for adapters; any of these flags asks for them.
   std::optional<int64_t> max_loras;       // --max-loras
   std::optional<int64_t> max_lora_rank;   // --max-lora-rank
   bool fully_sharded_loras = false;       // --fully-sharded-loras
@@ -40,7 +41,7 @@ struct EngineRequest {
     return max_loras || max_lora_rank || fully_sharded_loras ||
            !lora_targets.empty();
   }
-  // All of them, or none.
+  // Returns the workload if both token counts are given.
   std::optional<ServedWorkload> workload() const {
     if (!input_tokens || !output_tokens) return std::nullopt;
     return ServedWorkload{*input_tokens, *output_tokens,
@@ -48,35 +49,36 @@ struct EngineRequest {
   }
 };
 
-// The engine against mode, memory flags and degrees of frameworks (SP010); true
-// without one.
+// Checks the engine against the mode, memory flags and framework degrees
+// (SP010). Returns true without an engine.
 bool check_engine_request(const EngineRequest& engine,
                           const MemoryRequest& memory,
                           const PlanRequest& planning, Diagnostics& diags);
 
-// What an engine stores otherwise than a checkpoint does, declared, so that
-// the plan is judged as the engine has it. Nothing without an engine.
+// Declares what an engine stores differently from a checkpoint, so that the
+// plan is judged as the engine lays it out. Does nothing without an engine.
 void declare_for_engine(const EngineRequest& engine, PlanRequest& request);
 
-// The request with no limit on the memory of a device.
+// Returns the request without a limit on device memory.
 MemoryRequest without_limit(MemoryRequest memory);
-// The same beside an engine, which fills the devices itself; else the request.
+// Returns the request without a limit if an engine is requested, because the
+// engine fills the devices itself; else the request unchanged.
 MemoryRequest budgeted(const EngineRequest& engine,
                        const MemoryRequest& memory);
 
-// Models that an engine serves, read once for any number of meshes. What is
-// served points into it.
+// The models that an engine serves, read once for any number of meshes.
+// Requests to the engine point into it.
 struct ServedModels {
   ServedWeights model;
   std::unique_ptr<Model> draft_model;
   std::optional<ServedWeights> draft;
 };
-// Empty, with the reason reported.
+// Reads the models. Empty, with the reason reported.
 std::optional<ServedModels> served_models(const EngineRequest& engine,
                                           const Model& model, Host& host,
                                           Diagnostics& diags);
-// REQUIRES: an engine is asked for, and check_engine_request() held. `models`
-// must outlive the result.
+// Returns the engine's input. `models` must outlive the result. REQUIRES: an
+// engine is requested and check_engine_request() returned true.
 ServingInput asked_serving(const EngineRequest& engine,
                            const MemoryRequest& memory,
                            const ServedModels& models,

@@ -32,8 +32,8 @@ namespace {
 
 constexpr const char* kReading = "reading the model";
 
-// A large file, of which readers say how much they are done with. Nobody is
-// told any more once the host that made it is gone.
+// A large file that reports how much of it has been read. Reports nothing once
+// the host that opened it is destroyed.
 class ReportedBytes : public Bytes {
  public:
   ReportedBytes(std::shared_ptr<const Bytes> bytes,
@@ -91,8 +91,8 @@ bool reads_stdin_twice(const PlanRequest& request) {
          1;
 }
 
-// Rules of views that nobody asks for decide nothing. Those of a user's file
-// are named, once for each view.
+// Drops shipped rules for views if no view is requested. Reports a user's rules
+// for views that the mesh lacks, once per view.
 void settle_asked_views(const PlanRequest& request, RuleSet& rules,
                         Diagnostics& diags) {
   std::set<std::string> asked = {""};
@@ -112,8 +112,8 @@ void settle_asked_views(const PlanRequest& request, RuleSet& rules,
   for (const LogicalRule& rule : rules.logical_rules) report(rule, rule.where);
 }
 
-// Where none are given, those that are shipped for the model's type, else those
-// for every architecture, which a note says.
+// Reads the rules. If none are given, reads the shipped set for the model's
+// type, else the set for any architecture, and notes it.
 std::optional<RuleSet> read_rules(const PlanRequest& request,
                                   Manifest& manifest, Host& host,
                                   Diagnostics& diags) {
@@ -200,8 +200,8 @@ std::optional<RuleSet> read_rules(const PlanRequest& request,
   return rules;
 }
 
-// Findings about the number of devices name `--devices`, or no flag. Where the
-// number comes from a topology, they name that instead.
+// Findings about the number of devices name `--devices`, or no flag. If the
+// number comes from a topology, makes them name that instead.
 void name_topology(const NamedTopology& topology, Diagnostic& problem) {
   const std::string says = "`--topology " + topology.name + "` has " +
                            plural(topology.devices, "device");
@@ -214,8 +214,8 @@ void name_topology(const NamedTopology& topology, Diagnostic& problem) {
   }
 }
 
-// The axes of a recorded mesh over another number of devices: the largest one
-// takes what the others leave.
+// Returns the axes of a recorded mesh for another number of devices: the
+// largest axis absorbs the difference.
 std::string example_mesh(const std::vector<AxisRequest>& axes,
                          std::optional<int64_t> devices) {
   size_t largest = 0;
@@ -252,7 +252,7 @@ std::optional<SlicedMesh> made_mesh(const std::vector<AxisRequest>& axes,
   return mesh;
 }
 
-// `--axes` beside the axes that the rules declare themselves.
+// Adds `--axes` to the axes that the rules declare.
 void declare_axes(const PlanRequest& request, RuleSet& rules) {
   for (const std::string& axis : request.axes) {
     AxisNames& declared = rules.declared_axes;
@@ -260,7 +260,7 @@ void declare_axes(const PlanRequest& request, RuleSet& rules) {
   }
 }
 
-// The mesh that a dump or checkpoint was made on, where nobody gives another.
+// Returns the mesh that a dump or checkpoint was made on, for lack of another.
 std::optional<SlicedMesh> recorded_mesh(const PlanRequest& request,
                                         Manifest& manifest,
                                         Diagnostics& diags) {
@@ -291,8 +291,8 @@ std::optional<SlicedMesh> read_mesh(const PlanRequest& request,
           "the rules");
 }
 
-// Brings a saved plan's placements into the model's order (SP011 when they are
-// not for the same tensors).
+// Puts a saved plan's placements into the model's order (SP011 if they are for
+// other tensors).
 std::optional<Plan> plan_for(const Manifest& manifest, SavedPlan saved,
                              const std::string& path, Diagnostics& diags) {
   std::unordered_map<std::string_view, size_t> planned;
@@ -341,15 +341,15 @@ std::optional<Plan> plan_for(const Manifest& manifest, SavedPlan saved,
   return report;
 }
 
-// A plan, and the slices of its mesh where they are known.
+// A plan, and the slices of its mesh if they are known.
 struct Made {
   Plan plan;
   std::optional<Slices> slices;
-  FoundSets found = {};  // where there are rules
+  FoundSets found = {};  // if there are rules
 };
 
-// Of a saved plan's mesh, whose devices and slices a topology may say. Empty,
-// with the reason reported, where they do not go together.
+// Returns the slices of a saved plan's mesh, if a topology gives them. Empty,
+// with the reason reported, if the topology does not fit the mesh.
 std::optional<std::optional<Slices>> slices_of_saved(const PlanRequest& request,
                                                      const Mesh& mesh,
                                                      Diagnostics& diags) {
@@ -363,7 +363,7 @@ std::optional<std::optional<Slices>> slices_of_saved(const PlanRequest& request,
   return std::move(sliced->slices);
 }
 
-// The views of a saved plan, as rules would ask for them.
+// Returns the views of a saved plan in the form in which rules request them.
 RuleSet views_of_saved(const Mesh& mesh) {
   RuleSet rules;
   for (const MeshView& view : mesh.views()) {
@@ -376,8 +376,8 @@ RuleSet views_of_saved(const Mesh& mesh) {
   return rules;
 }
 
-// With --mesh or --view, the plan that the saved one's requests make there; it
-// keeps the views that are not given anew.
+// Reads the saved plan. With --mesh or --view, resolves its requested specs on
+// the new mesh, and keeps the views that are not replaced.
 std::optional<Made> read_saved_plan(const PlanRequest& request,
                                     const Model& model, Host& host,
                                     Diagnostics& diags) {
@@ -412,7 +412,7 @@ std::optional<Made> read_saved_plan(const PlanRequest& request,
   return Made{*std::move(converted), std::move(mesh->slices)};
 }
 
-// The shipped set for the model's type, where it is not among the rules.
+// Returns the shipped set for the model's type if the rules do not include it.
 std::string other_set(const PlanRequest& request, const Manifest& manifest) {
   const std::string set = fitting_set(manifest);
   const bool is_given = request.rules.empty() || contains(request.rules, set);
@@ -455,7 +455,7 @@ std::optional<Made> make_plan(const PlanRequest& request, ReadInputs& inputs,
   const ResolveOptions how = resolve_options(request, host);
   auto found = find_rules(manifest, *rules, how, diags);
   if (!found) return std::nullopt;
-  // Only declarations need to know the units.
+  // Only declarations depend on the units.
   const UnitFacts known =
       how.declarations.any() ? inputs.model.units() : UnitFacts();
   auto plan =
@@ -578,7 +578,7 @@ void find_fixes(const Session& session, const PlanRequest& request, Host& host,
                 const std::function<bool(const Diagnostic&)>& is_asked,
                 Diagnostics& diags) {
   const auto begin = diags.all().begin();
-  // Where the rules are for other names, no change of them here or there helps.
+  // If the rules are for other names, no single change of them helps.
   const bool are_for_others =
       std::any_of(begin + static_cast<std::ptrdiff_t>(session.first_finding),
                   begin + static_cast<std::ptrdiff_t>(session.end_finding),
@@ -596,7 +596,7 @@ void find_fixes(const Session& session, const PlanRequest& request, Host& host,
 
 namespace {
 
-// No name anywhere, and a number in front.
+// Returns whether the text has no names and begins with a number.
 bool is_sizes(std::string_view text) {
   const size_t first = text.find_first_not_of(" \t");
   return first != std::string_view::npos &&
@@ -605,7 +605,7 @@ bool is_sizes(std::string_view text) {
          text.find_first_of("=:") == std::string_view::npos;
 }
 
-// The whole text, to be pointed at.
+// Returns the span of the whole text.
 Span whole(const SourceFile& source) {
   return {&source, 0, source.text().size()};
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// From what is asked for to a plan with all that is known of it: model, rules
-// and mesh read, resolved, measured, linted and advised on. No command line is
-// needed for it.
+// Session: a plan and everything known about it. The model, rules and mesh are
+// read, resolved, measured and checked, and fixes are found. It needs no
+// command line.
 #pragma once
 
 #include <cstddef>
@@ -30,75 +30,76 @@ namespace shardplan {
 struct Session {
   Model model;
   std::optional<RuleSet> rules;  // absent with --plan
-  FoundSets found;               // where these are found; empty without any
+  FoundSets found;               // the matches of `rules`; empty without
   Plan plan;
   Folding folding;  // by placement
   DeviceMemory memory;
   Balance balance;
-  std::optional<Slices> slices;  // of the plan's mesh, where they are known
-  // How the plan was judged, with its stages where there is a pipeline: memory
-  // and balance are of these. And which diagnostics came of it: from one number
-  // up to another.
+  std::optional<Slices> slices;  // of the plan's mesh, if known
+  // How the plan was checked, including its stages if there is a pipeline;
+  // memory and balance refer to these stages. The check produced the
+  // diagnostics from first_finding up to end_finding.
   LintOptions lint_how = {};
   size_t first_finding = 0;
   size_t end_finding = 0;
 };
 
-// How a plan is judged: axes that a request for memory names need no rule, and
-// those of a pipeline and of ZeRO-3 shard what specs leave whole.
+// Returns how to check a plan. Axes that a memory request names need no rule,
+// and the axes of a pipeline and of ZeRO-3 shard what specs replicate.
 LintOptions lint_options_with(const PlanRequest& request,
                               const MemoryRequest& memory,
                               AxisNames named_axes);
 
-// What a plan is made of, but for the mesh.
+// Everything that a plan is made from, except the mesh.
 struct Inputs {
   Model model;
   RuleSet rules;
   ResolveOptions how;
 };
-// Empty, with the reason reported.
+// Reads the inputs. Empty, with the reason reported.
 std::optional<Inputs> read_inputs(const PlanRequest& request, Host& host,
                                   Diagnostics& diags,
                                   ProgressListener& progress);
 
-// The model that is asked for. Empty, with the reason reported.
+// Reads the requested model. Empty, with the reason reported.
 std::optional<Model> read_model(const PlanRequest& request, Host& host,
                                 Diagnostics& diags, ProgressListener& progress);
-// The rules that are asked for, with the axes that are declared. Where the
-// request names none, those that are shipped for the model's type, on which the
-// manifest then remarks. Empty, with the reason reported.
+// Reads the requested rules and adds the declared axes. If the request names no
+// rules, uses the shipped set for the model, with a remark. Empty, with the
+// reason reported.
 std::optional<RuleSet> read_given_rules(const PlanRequest& request,
                                         Manifest& manifest, Host& host,
                                         Diagnostics& diags);
-// The same without a model; REQUIRES: the request names some.
+// Reads rules without a model. REQUIRES: the request names some.
 std::optional<RuleSet> read_given_rules(const PlanRequest& request, Host& host,
                                         Diagnostics& diags);
 
-// The mesh that is asked for, else that of the rules or the model. Empty, with
-// the reason reported.
+// Returns the requested mesh, else the mesh of the rules or the model. Empty,
+// with the reason reported.
 std::optional<Mesh> planned_mesh(const PlanRequest& request, Inputs& inputs,
                                  Diagnostics& diags);
 
-// Empty when there can be no answer; the diagnostics say why. Otherwise they
-// hold every finding. What memory is asked for names axes, too, which need
-// no rule then, and some of which shard weights that the plan leaves whole.
+// Makes and checks the requested plan. Empty if there can be no answer; the
+// diagnostics state the reason. Otherwise they hold every finding. Axes that
+// `memory` names need no rule, and some of them shard weights that the plan
+// replicates.
 std::optional<Session> open_session(const PlanRequest& request,
                                     const MemoryRequest& memory, Host& host,
                                     Diagnostics& diags,
                                     ProgressListener& progress);
 
-// Fills in what would remove findings (advise/advise.h), of those for which
-// `is_asked` is true. `diags` are those of open_session() for the same request,
-// which did not look for fixes itself; more may have followed.
+// Adds fixes (advise/advise.h) to the findings for which `is_asked` is true.
+// `diags` are those of open_session() for the same request, which did not look
+// for fixes itself; later diagnostics may follow.
 void find_fixes(const Session& session, const PlanRequest& request, Host& host,
                 const std::function<bool(const Diagnostic&)>& is_asked,
                 Diagnostics& diags);
 
-// What has been read or made of a request already.
+// The parts of a request that have already been read or built.
 struct ReadInputs {
   Model model;
-  std::optional<RuleSet> rules;  // else those that the request names
-  // Axes that something else than the rules names, such as the values of a
+  std::optional<RuleSet> rules;  // else read those that the request names
+  // Axes that something other than the rules names, such as the values of a
   // graph.
   AxisNames named_axes;
 };
@@ -108,21 +109,21 @@ std::optional<Session> open_session(const PlanRequest& request,
                                     Diagnostics& diags,
                                     ProgressListener& progress);
 
-// The mesh of a run: written in a request, or from the rules.
+// The mesh of a run, from the request's text or from the rules.
 
-// Reads `fsdp=4,tp=2`, or sizes alone, `4,2`, whose names are the request's
-// axes, one for each. The diagnostics keep the text.
+// Reads `fsdp=4,tp=2`, or sizes alone, `4,2`, which belong to the request's
+// axes in order. The diagnostics keep the text.
 std::optional<SlicedMesh> written_mesh(const SourcePtr& text,
                                        const PlanRequest& request,
                                        std::optional<int64_t> devices,
                                        Diagnostics& diags);
 
-// Adds the views that are asked for, and those of the rules that have other
-// names. Degrees of expert parallelism divide the experts of the model.
+// Adds the requested views, and the rules' views with other names. Degrees of
+// expert parallelism must divide the model's experts.
 bool add_views(const PlanRequest& request, const RuleSet& rules,
                const Model& model, Mesh& mesh, Diagnostics& diags);
 
-// REQUIRES: the rules have a mesh.
+// Makes the mesh of the rules. REQUIRES: the rules have one.
 std::optional<SlicedMesh> mesh_of_rules(const RuleSet& rules,
                                         const PlanRequest& request,
                                         Diagnostics& diags);

@@ -14,15 +14,15 @@
 namespace shardplan {
 namespace {
 
-// Changes that save less are not worth a person's time, and estimates are not
-// sure enough of them.
+// Smaller savings are not worth a person's time, and are within the error of
+// the estimates.
 constexpr double kWorthReporting = 0.05;
 
-// A step with something changed.
+// A step with one change applied.
 struct ChangedStep {
   StepTime time;
   MemoryBracket bracket;
-  bool surely_fits = true;  // also where there is no limit
+  bool surely_fits = true;  // also true without a limit
 };
 
 std::optional<ChangedStep> judge_again(PlanJudge& judge,
@@ -49,7 +49,7 @@ std::string comparison(const std::string& flags, const StepTime& other,
 
 // --- SP310
 
-// What collectives of layers send along one axis of the mesh.
+// The traffic of the layers' collectives along one axis of the mesh.
 struct AxisTraffic {
   double exposed = 0;
   double bytes = 0;
@@ -61,7 +61,7 @@ std::map<AxisName, AxisTraffic> traffic_of(const WaysOutInput& in,
                                            const StepTime& time) {
   std::map<AxisName, AxisTraffic> traffic;
   const std::vector<LinkTier>& links = in.asked.memory.card->links;
-  if (links.empty()) return traffic;  // a card that nothing is connected to
+  if (links.empty()) return traffic;  // a card without links
   const std::string& fastest = links.front().name;
   for (const StepCollective& row : time.collectives) {
     if (row.axes.size() != 1 || row.direction == Direction::Update) continue;
@@ -76,7 +76,8 @@ std::map<AxisName, AxisTraffic> traffic_of(const WaysOutInput& in,
   return traffic;
 }
 
-// The mesh with one axis at the end, where devices have consecutive numbers.
+// Returns the mesh with one axis moved to the end, where devices have
+// consecutive numbers.
 std::optional<Mesh> with_last(const Mesh& mesh, const AxisName& axis) {
   std::vector<Axis> axes = mesh.axes();
   const auto at = std::ranges::find(axes, axis, &Axis::name);
@@ -86,7 +87,8 @@ std::optional<Mesh> with_last(const Mesh& mesh, const AxisName& axis) {
   return viewed_mesh(std::move(axes), mesh.views());
 }
 
-// Whether it sends more than each axis behind it, which it would push outwards.
+// Returns whether `axis` sends more than each axis after it, which would move
+// outwards.
 bool sends_most(const Mesh& mesh,
                 const std::map<AxisName, AxisTraffic>& traffic,
                 const AxisName& axis) {
@@ -136,7 +138,7 @@ void report_slow_axes(const WaysOutInput& in, const StepTime& time, Host& host,
 
 // --- SP311
 
-// Weights that forward or backward gathers, and their gradients.
+// Returns the exposed time of gathering weights and reducing their gradients.
 double exposed_of_weights(const StepTime& time, const AxisNames& axes) {
   double exposed = 0;
   for (const StepCollective& row : time.collectives) {

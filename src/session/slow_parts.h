@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Slow parts: what makes a training step slow that another order of axes or
-// fewer micro-batches would avoid, in milliseconds.
+// report_slow_parts(): findings about what makes a training step slow and could
+// be avoided by another order of axes or fewer micro-batches, in milliseconds.
 //
-// A change is reported where it was judged as a whole step and is faster by
-// more than kWorthReporting of it.
+// A change is reported only if the whole step was judged with it, and is faster
+// by more than the fraction kWorthReporting.
 #pragma once
 
 #include "base/diagnostic.h"
@@ -13,9 +13,9 @@
 
 namespace shardplan {
 
-// SP310: an axis that sends in every layer and crosses a slow link, where
-// another order of axes is faster. SP311: weights that are gathered with every
-// micro-batch, where fewer micro-batches fit. `time` is that of the request.
+// Reports SP310: an axis that communicates in every layer over a slow link, if
+// another order of axes is faster. Reports SP311: weights that are gathered for
+// every micro-batch, if fewer micro-batches fit. `time` is the request's.
 void report_slow_parts(const WaysOutInput& in, const StepTime& time, Host& host,
                        Diagnostics& diags);
 

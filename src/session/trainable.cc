@@ -37,7 +37,7 @@ bool is_found(const std::string& pattern, const Manifest& manifest) {
   return false;
 }
 
-// `what`: "`--trainable` `lora_`".
+// Reports a pattern without matches. `what`: "`--trainable` `lora_`".
 void report_unfound(const std::string& what, const std::string& pattern,
                     const Manifest& manifest, Diagnostics& diags) {
   auto problem = diags.error(Code::Usage, {}, what + " matches no parameter");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which parameters are trained: those in whose names a pattern of `--trainable`
-// is found. All others are frozen. And by which optimizer, where
-// `--optimizer-of` names others.
+// find_trained() and find_groups(): which parameters are trained, and by which
+// optimizer. Parameters that match a pattern of `--trainable` are trained, and
+// all others are frozen. `--optimizer-of` assigns other optimizers.
 #pragma once
 
 #include <optional>
@@ -14,16 +14,17 @@
 
 namespace shardplan {
 
-// Patterns are those of rules, searched in names. Empty, with the reason
-// reported: SP105 for one that cannot be compiled; SP010 for one that is found
-// in no name, with what may be meant, and where all that is found has a dtype
+// Matches the patterns, which have the syntax of rules, against names. Empty,
+// with the reason reported: SP105 if a pattern does not compile; SP010 if a
+// pattern matches no name, with a suggestion, or if all matches have a dtype
 // that no optimizer trains.
 std::optional<TrainedParameters> find_trained(
     const std::vector<std::string>& patterns, const Manifest& manifest,
     Diagnostics& diags);
 
-// The groups' patterns are searched as those are. Errors as there; SP010 also
-// for a group, the rest among them, in which nothing is trained.
+// Matches the groups' patterns like find_trained(), with the same errors. Also
+// reports SP010 for a group without a trained parameter, including the group of
+// parameters that match no pattern.
 std::optional<GroupOfParameters> find_groups(
     const std::vector<OptimizerGroup>& groups, const Manifest& manifest,
     const TrainedParameters& trained, Diagnostics& diags);

@@ -21,7 +21,8 @@
 namespace shardplan {
 namespace {
 
-// In the order in which they are tried together: what costs least time first.
+// In the order of combined trials: the kinds that cost the least time come
+// first.
 enum class ChangeKind : uint8_t {
   Loss,
   Attention,
@@ -29,12 +30,12 @@ enum class ChangeKind : uint8_t {
   Remat,
   Offload,
   Zero,
-  Optimizer,  // of the state alone
+  Optimizer,  // without a training step
   Host,       // weights or state in host memory
 };
 
-// A change of a candidate that has all options of the request. Changes of one
-// kind stand together, the smallest first.
+// A change to a candidate that holds all options of the request. Changes of one
+// kind are adjacent, the smallest first.
 struct Change {
   ChangeKind kind = ChangeKind::Loss;
   std::string flags;
@@ -42,7 +43,7 @@ struct Change {
 };
 
 constexpr int64_t kMostTiles = 16;
-// Logits that are less than this part of the peak are not worth a change.
+// Logits below this fraction (1 / 20) of the peak are not worth a change.
 constexpr int64_t kWorthTiling = 20;
 
 void add_loss(const WaysOutInput& in, const MemoryBracket& bracket,
@@ -61,8 +62,9 @@ void add_loss(const WaysOutInput& in, const MemoryBracket& bracket,
   }
 }
 
-// More parts, down to one sequence at a time, that divide what a device has of
-// the batch: multiples of those that are asked for, where these divide it.
+// Adds larger numbers of micro-batches, down to one sequence each, that divide
+// a device's share of the batch. They are multiples of the requested number if
+// that divides the share.
 void add_microbatches(const WaysOutInput& in, int64_t shards,
                       std::vector<Change>& changes) {
   const int64_t parts = in.judge.memory().step.microbatches;
@@ -101,7 +103,7 @@ void add_remat(const WaysOutInput& in, std::vector<Change>& changes) {
   }
 }
 
-// What lies in host memory costs time, and is offered last.
+// Adds offloads to host memory, which cost time and come last.
 void add_offloads(const AskedMemory& asked, std::vector<Change>& changes) {
   const StateOptions& state = asked.options.state;
   const bool is_fsdp2 = asked.step.framework->runs_fsdp2;
@@ -128,8 +130,8 @@ void add_zero(const StateOptions& state, const AxisNames& batch_axes,
   }
 }
 
-// ZeRO's axes: those of the batch and, of each view in which parameters have
-// copies, the axes that shard none of them.
+// Returns ZeRO's axes: the batch axes and, for each view in which parameters
+// have replicas, the axes that shard none of them.
 AxisNames zero_axes_of(AxisNames axes, const Plan& plan,
                        const std::optional<Stages>& stages) {
   for (const MeshView& view : plan.mesh.views()) {
@@ -156,8 +158,8 @@ AxisNames zero_axes_of(AxisNames axes, const Plan& plan,
   return axes;
 }
 
-// Changes to try on the plan of `judge`, where the step has this bracket on the
-// plan that was asked for.
+// Returns the changes to try on the plan of `judge`. `bracket` is the step's on
+// the requested plan.
 std::vector<Change> step_changes(const WaysOutInput& in,
                                  const MemoryBracket& bracket,
                                  PlanJudge& judge) {
@@ -182,7 +184,7 @@ std::vector<Change> step_changes(const WaysOutInput& in,
   return changes;
 }
 
-// The data-parallel axes that ZeRO could shard over.
+// Returns the data-parallel axes that ZeRO could shard over.
 AxisNames data_axes(const Plan& plan, const BudgetOptions& options) {
   AxisNames axes;
   for (const Axis& axis : plan.mesh.axes()) {
@@ -209,7 +211,7 @@ void add_optimizers(const StateOptions& state, std::vector<Change>& changes) {
   }
 }
 
-// Changes to try when the request has no training step.
+// Returns the changes to try when the request has no training step.
 std::vector<Change> state_changes(const Plan& plan, const AskedMemory& asked) {
   const BudgetOptions& options = asked.options;
   std::vector<Change> changes;
@@ -223,17 +225,17 @@ std::vector<Change> state_changes(const Plan& plan, const AskedMemory& asked) {
   return changes;
 }
 
-// Judges a plan again, with some changes.
+// Judges a plan again with some changes.
 class Trial {
  public:
-  // `flags` are those of the plan's mesh; "" where it is the one asked for.
+  // Starts from the plan's mesh, given by `flags`; "": the requested mesh.
   Trial(PlanJudge& judge, std::string flags)
       : judge_(judge), flags_(std::move(flags)) {
     asked_.state = judge.memory().options.state;
     asked_.step = judge.memory().step;
   }
 
-  // Empty where a framework would reject the step.
+  // Judges the changes together. Empty if the framework would reject the step.
   std::optional<TriedChange> with(const std::vector<const Change*>& changes) {
     Candidate candidate = asked_;
     TriedChange tried{flags_};
@@ -260,14 +262,15 @@ class Trial {
   Candidate asked_;
 };
 
-// Whether each option of the kind holds less than the one before it.
+// Returns whether each option of the kind needs less memory than the previous
+// one.
 bool is_ordered(ChangeKind kind) {
   return kind == ChangeKind::Loss || kind == ChangeKind::Microbatches;
 }
 
 using Options = std::vector<const Change*>;
 
-// All of a kind, in their order.
+// Returns all changes of a kind, in order.
 Options options_of(const std::vector<Change>& changes, ChangeKind kind) {
   Options options;
   for (const Change& change : changes) {
@@ -286,8 +289,8 @@ bool any_fits(const std::vector<TriedChange>& tried) {
       tried, [](const TriedChange& one) { return one.fit.surely(); });
 }
 
-// The smallest of a kind that fits, else the one that needs least. `one` tries
-// an option.
+// Returns the smallest option that fits, else the one that needs the least
+// memory. `one` tries an option.
 template <typename Try>
 std::optional<Chosen> smallest_fitting(const Options& options, Try one) {
   std::optional<Chosen> best;
@@ -306,7 +309,7 @@ std::optional<Chosen> smallest_fitting(const Options& options, Try one) {
     std::ranges::any_of(options, fits);
     return best;
   }
-  // What the last one does not do, none does.
+  // If the last option does not fit, none does.
   size_t last = options.size() - 1;
   if (!fits(options[last])) return best;
   for (size_t first = 0; first < last;) {
@@ -320,7 +323,7 @@ std::optional<Chosen> smallest_fitting(const Options& options, Try one) {
   return best;
 }
 
-// Of each kind the smallest that fits, else the one that needs least.
+// Tries each kind alone: the smallest that fits, else the one that needs least.
 void try_single(const std::vector<Change>& changes, Trial& trial,
                 std::vector<TriedChange>& tried) {
   for (size_t i = 0; i < changes.size(); ++i) {
@@ -333,9 +336,9 @@ void try_single(const std::vector<Change>& changes, Trial& trial,
   }
 }
 
-// The largest of each kind, added one by one until it fits; then those that it
-// fits without are left out again, what costs most time first, and of the
-// others the smallest are taken with which it still fits.
+// Adds the largest change of each kind, one by one, until the step fits. Then
+// drops each change that is not needed, the most expensive first, and replaces
+// each remaining one by the smallest of its kind that still fits.
 std::optional<TriedChange> try_together(const std::vector<Change>& changes,
                                         Trial& trial) {
   Options made;
@@ -343,7 +346,7 @@ std::optional<TriedChange> try_together(const std::vector<Change>& changes,
   for (size_t i = 0; i < changes.size() && !fitting; ++i) {
     const bool is_largest =
         i + 1 == changes.size() || changes[i + 1].kind != changes[i].kind;
-    // Not beside another policy.
+    // Offload policies exclude other recompute policies.
     if (!is_largest || changes[i].kind == ChangeKind::Offload) continue;
     made.push_back(&changes[i]);
     auto one = trial.with(made);
@@ -375,8 +378,8 @@ std::optional<TriedChange> try_together(const std::vector<Change>& changes,
 
 // Other meshes.
 
-// Meshes of a kind on which a step is computed: its forward pass is partitioned
-// for each.
+// The limit on meshes of a kind on which a step is computed, because each
+// partitions the forward pass again.
 constexpr int64_t kMostSteps = 6;
 
 void try_meshes(const WaysOutInput& in, const MemoryBracket& bracket,
@@ -390,7 +393,7 @@ void try_meshes(const WaysOutInput& in, const MemoryBracket& bracket,
     std::optional<TriedChange> made;
     trials.on(mesh, [&](PlanJudge& judge) {
       Trial trial(judge, mesh_flags(in.planning, in.session.plan.mesh, mesh));
-      // Frameworks must run the step there as it is.
+      // Frameworks must run the unchanged step on this mesh.
       if (judge.refused({}).empty()) made = use(judge, trial);
     });
     return made;
@@ -403,7 +406,7 @@ void try_meshes(const WaysOutInput& in, const MemoryBracket& bracket,
     tried.push_back(std::move(each));
   }
   if (any_fits(tried)) return;
-  // More devices, and other changes besides.
+  // Try more devices together with other changes.
   for (const OtherMesh& other : meshes) {
     if (!other.more_devices) continue;
     auto together = on(other.mesh, [&](PlanJudge& judge, Trial& trial) {
@@ -415,7 +418,7 @@ void try_meshes(const WaysOutInput& in, const MemoryBracket& bracket,
   }
 }
 
-// Changes of one thing that an engine is asked for.
+// Tries changes to one setting of an engine at a time.
 class ServingTrial {
  public:
   ServingTrial(PlanJudge& judge, ServingInput input, const Serving& asked)
@@ -455,12 +458,12 @@ class ServingTrial {
     return tried;
   }
 
-  // Keeps one that starts and holds more than what is asked for, or starts
-  // where that does not.
+  // Keeps a change that starts and holds more than the request, or that starts
+  // if the request does not.
   void keep(std::optional<TriedServing> tried) {
     if (!tried || !tried->starts) return;
     const bool started = asked_.starts() && asked_.missing_for_steps == 0;
-    // What is not enough either should at least be more.
+    // A change that does not suffice must at least be a clear improvement.
     constexpr double kWorth = 1.05;
     if (started && !tried->fit.surely() &&
         tried->group_sequences <= kWorth * asked_.group_sequences(1)) {
@@ -469,7 +472,7 @@ class ServingTrial {
     kept_.push_back(*std::move(tried));
   }
 
-  // The nearest legal ones: the smallest from there on that fits.
+  // Tries legal degrees, and keeps the one nearest to the request that fits.
   void degrees() {
     std::optional<TriedServing> best;
     for (const DegreeVerdict& verdict : asked_.verdicts) {
@@ -485,14 +488,15 @@ class ServingTrial {
           one(input, mesh_flag(verdict.degree) + view_flags(input.mesh));
       if (!tried || !tried->starts) continue;
       if (!best || !best->fit.surely()) best = std::move(tried);
-      // Of smaller degrees the largest that fits, next to what is asked for.
+      // Among smaller degrees, prefer the largest that fits.
       else if (!more && tried->fit.surely())
         best = std::move(tried);
     }
     keep(std::move(best));
   }
 
-  // Experts whole, in place of a share of each: no width of theirs is cut then.
+  // Tries whole experts instead of a slice of each; then no expert width is
+  // sharded.
   void experts() {
     if (input_.mesh.expert_parallel || !asked_.has_experts()) return;
     ServingInput input = input_;
@@ -501,7 +505,7 @@ class ServingTrial {
     keep(one(input, views.empty() ? "--expert-parallel" : views.substr(1)));
   }
 
-  // Adapters whose slots ranks share in both dimensions, or one at a time.
+  // Tries fully sharded adapter slots, and a single slot.
   void adapters() {
     if (input_.slots.count == 0) return;
     if (input_.engine->shares_loras && input_.mesh.tp > 1 &&
@@ -517,7 +521,8 @@ class ServingTrial {
     }
   }
 
-  // Flags for the views of the suggested mesh, if the user gave views.
+  // Returns flags for the views of the suggested mesh, if the request has
+  // views.
   std::string view_flags(const EngineMesh& mesh) const {
     std::string text;
     if (input_.devices->views().empty()) return text;
@@ -541,7 +546,7 @@ class ServingTrial {
     return "--mesh " + text;
   }
 
-  // In hundredths: the largest with which it starts.
+  // Tries shares in steps of 0.01.
   void share() {
     const double now = asked_.settings.share;
     std::optional<TriedServing> last;
@@ -580,7 +585,7 @@ class ServingTrial {
       break;
     }
     for (const int64_t sequences : {int64_t{256}, int64_t{64}, int64_t{16}}) {
-      // A step is one of one group.
+      // A step belongs to one group.
       if (sequences >= asked_.settings.sequences ||
           sequences < ceil_div(input_.batch, input_.mesh.dp)) {
         continue;
@@ -594,7 +599,7 @@ class ServingTrial {
     }
   }
 
-  // The longest that fits at the least.
+  // Finds the longest sequences that fit for certain.
   void context() {
     const auto fits = [&](int64_t seq) {
       ServingInput input = input_;
@@ -604,7 +609,7 @@ class ServingTrial {
     };
     if (!fits(1)) return;
     int64_t least = 1;
-    int64_t most = input_.seq;  // does not
+    int64_t most = input_.seq;  // does not fit
     while (most - least > 1) {
       const int64_t middle = least + (most - least) / 2;
       (fits(middle) ? least : most) = middle;
@@ -622,7 +627,7 @@ class ServingTrial {
   std::vector<TriedServing> kept_;
 };
 
-// A change that does not fit either must save at least 5 %.
+// Returns whether a change fits, or saves at least 5 %.
 bool is_worth_it(const TriedChange& tried, const Budget& budget) {
   const int64_t total = budget.classes.front().total;
   return tried.fit.surely() || tried.fit.needed <= total - total / 20;

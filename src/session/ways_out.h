@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ways out: changes that make a training step, the state alone or an engine fit
-// in memory. ways_out.cc lists them; each is a candidate that is judged.
+// Ways out: changes that make a training step, the state alone, or an engine
+// fit into memory. ways_out.cc lists them; each is judged as a candidate.
 //
-// Of every kind of change (parts of the loss, micro-batches, what is kept, what
-// is offloaded, ZeRO, axes of as many devices, more devices) the smallest that
-// fits is kept, else the largest. Where none fits alone, several are made
-// together, of which none can be left out.
+// The kinds of change are parts of the loss, micro-batches, recompute, offload,
+// ZeRO, axes of as many devices, and more devices. For each kind, the smallest
+// change that fits is kept, else the largest. If no single change fits, several
+// are combined, none of which can be omitted.
 #pragma once
 
 #include <vector>
@@ -26,23 +26,24 @@ struct WaysOutInput {
   PlanJudge& judge;  // of the session's plan
 };
 
-// REQUIRES: a limit, and a training step. Other meshes are tried where the
-// request finds fixes. `bracket` is that of the request.
+// Returns the changes that were tried on a training step. REQUIRES: a limit,
+// and a training step. Tries other meshes if the request looks for fixes.
+// `bracket` is the request's.
 std::vector<TriedChange> tried_steps(const WaysOutInput& in,
                                      const MemoryBracket& bracket, Host& host);
 
-// Changes to the training state: first those that make it fit, in list order,
-// then the two that come closest.
+// Returns changes to the training state: first those that make it fit, in list
+// order, then the two that come closest.
 std::vector<TriedChange> tried_states(PlanJudge& judge, const Budget& budget);
 
-// Adds to the SP301 of state alone the meshes on which it fits, or comes
-// nearest to it. Nothing where none was reported.
+// Adds, to the SP301 finding about the state alone, the meshes on which it fits
+// or comes closest. Does nothing if there is no such finding.
 void add_meshes(const WaysOutInput& in, const Budget& budget, Host& host,
                 Diagnostics& diags);
 
-// For every kind of change the smallest that starts and holds the sequences
-// asked for, else the best. REQUIRES: an engine is judged; `asked` is its
-// answer.
+// Returns, for every kind of change, the smallest that starts and holds the
+// requested sequences, else the best. REQUIRES: an engine is judged; `asked` is
+// its answer.
 std::vector<TriedServing> tried_servings(const WaysOutInput& in,
                                          const Serving& asked);
 

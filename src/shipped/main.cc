@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // shardplan_shipped FILE: parses the YAML files of rules/ and writes FILE, C++
-// that has them as packed documents (syntax/packed_document.h). Part of the
-// build alone. 0 written, 1 a file has a mistake, 2 FILE cannot be written.
+// source that contains them as packed documents (syntax/packed_document.h).
+// Only the build runs it. Exit codes: 0 written, 1 a file has an error, 2 FILE
+// cannot be written.
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,8 +19,8 @@ std::span<const std::string_view> packed_shipped_files() { return {}; }
 
 namespace {
 
-// A literal of any bytes. Octal escapes end after three digits, whatever
-// follows.
+// Returns a C++ string literal of arbitrary bytes. Octal escapes always have
+// three digits, so the next character is never part of one.
 std::string literal(std::string_view bytes) {
   constexpr size_t kPerLine = 4000;
   std::string text = "\"";

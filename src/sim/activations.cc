@@ -19,15 +19,15 @@
 namespace shardplan {
 namespace {
 
-// Who asks for what a graph's own labels stand for.
+// The source of a layout that a graph's own labels ask for.
 constexpr const char* kLabels = "axes";
 
-// A value that is not sharded as asked, and how often in all layers.
+// A value that is not sharded as requested, and how often over all layers.
 struct Departure {
   ValueId value;  // the first one
   Correction correction;
   Span where;
-  std::string asked;  // the spec, and who said so
+  std::string asked;  // the spec and where it comes from
   bool of_labels = false;
   int64_t count = 1;
 };
@@ -77,10 +77,10 @@ class Placer {
   }
 
  private:
-  // Nobody asked for the axes that labels such as BATCH stand for by default,
-  // so a mesh that has only such axes may lack some of them. One with an axis
-  // of another name may mean that instead, and what is then not sharded is
-  // reported; so is an axis that the graph itself names.
+  // Declares the axes that labels such as BATCH stand for by default. Nobody
+  // asked for them, so a mesh that has only such axes may lack some. A mesh
+  // with an axis of another name may mean that one instead, so what is not
+  // sharded then is reported; so is an axis that the graph itself names.
   void declare_defaults() {
     if (rules_.partition_axis) return;
     AxisNames defaults;
@@ -148,7 +148,8 @@ class Placer {
   bool parameter(ValueId v) {
     const Value& value = graph_.values[v];
     const auto found = parameters_.find(value.parameter);
-    // Buffers are no parameters: no rule is for them, and each device has them.
+    // Buffers are not parameters: no rule is for them, and every device has
+    // them.
     if (found == parameters_.end() && is_buffer(value.parameter)) {
       place(v, {}, "a buffer");
       return true;
@@ -203,8 +204,9 @@ class Placer {
     return true;
   }
 
-  // Every device runs the same operations, so experts that are dealt out are
-  // run as a stack that is cut over them (evaluate/stacked_experts.h).
+  // Reports experts that are dealt out one by one and cannot run. Every device
+  // runs the same operations, so dealt experts run as a stack that is sharded
+  // over them (evaluate/stacked_experts.h).
   bool refuse_dealt(const std::string& name) {
     diags_
         .error(Code::Usage, {},
@@ -231,7 +233,7 @@ class Placer {
     return by.file + ":" + std::to_string(by.line);
   }
 
-  // The spec that a node of kind `constraint` asks for.
+  // Returns the spec that a constraint node asks for; null for other values.
   const PartitionSpec* constraint_of(const Value& value) const {
     if (!value.node) return nullptr;
     const GraphNode& node = graph_.nodes[value.node];
@@ -239,7 +241,7 @@ class Placer {
     return &std::get<PartitionSpec>(node.attributes.find("spec")->second);
   }
 
-  // The rule that is found in a value whose spec the graph gives itself.
+  // Records the rule that matches a value whose spec the graph gives itself.
   void note_overruled(ValueId v) {
     const Value& value = graph_.values[v];
     const PartitionSpec* own = constraint_of(value);
@@ -306,8 +308,8 @@ class Placer {
     return true;
   }
 
-  // Values between where tokens are sent to experts and where answers come
-  // back, if there are views to send them to.
+  // Finds the values between where tokens are sent to experts and where answers
+  // come back, if there are views to place them in.
   void find_experts() {
     experts_.resize(graph_.values.size(), nullptr);
     if (plan_.mesh.views().empty()) return;
@@ -322,14 +324,14 @@ class Placer {
     }
   }
 
-  // Experts of a view get their tokens as the view cuts them: over the axes of
-  // the experts, and the batch over the view's other axes, but for those that
-  // cut the weights of each expert and are not gathered for use. So tokens go
-  // to their experts whatever the sizes of a run are, and never weights to
-  // tokens.
-  // What they compute stays there: labels name axes of the mesh alone, and a
-  // batch that is cut over the same devices would call the tokens back.
-  // False where no view has the value's experts.
+  // Places a value of experts as their view shards it: experts over the view's
+  // axes for experts, the batch over its other axes, except those that shard
+  // the weights of each expert and are not gathered for use. So tokens go to
+  // their experts, and weights never go to tokens, whatever the sizes of a run.
+  //
+  // What experts compute stays there: labels name only axes of the mesh, and a
+  // batch sharded over the same devices would call the tokens back. Returns
+  // false if no view has the value's experts.
   bool is_placed_by_view(ValueId v) {
     const Region* const region = experts_[v];
     if (region == nullptr) return false;
@@ -387,8 +389,8 @@ class Placer {
       axes.push_back(part);
       return true;
     };
-    // [experts, batch.., places, features]: a part of the sequence cuts the
-    // groups of places, any other the first dimension of the batch that it
+    // [experts, batch.., places, features]: a part of the sequence shards the
+    // groups of places; any other shards the first batch dimension that it
     // divides.
     for (const AxisName& part : parts) {
       if (placed_.mesh.size_of(part) == 1) continue;
@@ -407,7 +409,8 @@ class Placer {
     return axes_in(vocabulary_.of({{{label}}}, 1).spec);
   }
 
-  // Turns names into mesh axes, makes the spec legal and says what that took.
+  // Resolves names to mesh axes, corrects the spec, and records each
+  // correction.
   void read(ValueId v, const PartitionSpec& written, Span where,
             const std::string& from, const AxisNames& declared) {
     const Value& value = graph_.values[v];
@@ -433,9 +436,9 @@ class Placer {
     place(v, corrected.spec, from);
   }
 
-  // Tokens are cut over an axis only where features are not: Megatron's
-  // sequence parallelism gathers them for products that are cut over the same
-  // axis. In a user's graph such labels contradict one another.
+  // Leaves tokens unsharded over an axis that shards their features: Megatron's
+  // sequence parallelism gathers tokens for products that are sharded over the
+  // same axis. In a user's graph, such labels contradict one another.
   static void gather_tokens(const Value& value, PartitionSpec& spec) {
     const size_t rank = std::min(value.axes.size(), spec.dims.size());
     for (size_t dim = 0; dim < rank; ++dim) {
@@ -450,7 +453,7 @@ class Placer {
     }
   }
 
-  // The same in another layer.
+  // Returns whether both are the same departure in different layers.
   bool is_repeated(const Departure& a, const Departure& b) const {
     const Value& first = graph_.values[a.value];
     const Value& second = graph_.values[b.value];
@@ -488,8 +491,8 @@ class Placer {
     }
   }
 
-  // The first activation rule found in every value's name. No rule is meant for
-  // what is computed on the way to a value (graph/composites.h).
+  // Finds the first activation rule that matches each value's name. Rules do
+  // not apply to the steps on the way to a value (graph/composites.h).
   bool match_activations() {
     rule_of_.assign(graph_.values.size(), -1);
     if (rules_.activations.empty()) return true;
@@ -537,11 +540,11 @@ class Placer {
   const Plan& plan_;
   const RuleSet& rules_;
   Vocabulary vocabulary_;
-  AxisNames declared_;  // of labels
+  AxisNames declared_;  // for labels
   Diagnostics& diags_;
   std::unordered_map<std::string_view, size_t> parameters_;
   PerValue<int> rule_of_;            // 0-based; -1: none
-  PerValue<const Region*> experts_;  // that compute it; null: none
+  PerValue<const Region*> experts_;  // the experts that compute it; null: none
   std::vector<Departure> departures_;
   std::map<size_t, std::vector<ValueId>> overruled_;  // by rule
   PlacedValues placed_;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the values of a graph lie: parameters as the plan says, inputs and
-// results as the graph, the rules or their semantic axes say.
+// PlacedValues: the layouts of a graph's values. Parameters follow the plan;
+// inputs and results follow the graph, the rules or their semantic axes.
 //
-// Of a result, in order: the spec of a constraint; the first rule of
-// `activations` found in its name; its labels, where the graph itself gives
-// them. Anything else is left to the partitioner. Of an input: its spec, a
-// rule, its labels; else it is replicated. Where hooks run the model, results
-// lie as these leave them, if nothing is wrong with that.
+// A result has the first of these: the spec of a constraint, the first matching
+// rule of `activations`, the layout of its experts' view, or its labels if the
+// graph itself gives them. Otherwise the partitioner decides. An input has its
+// spec, a rule or its labels; otherwise it is replicated. If hooks run the
+// model, results have the layouts that the hooks leave, unless the walk finds a
+// fault.
 #pragma once
 
 #include <optional>
@@ -25,30 +26,33 @@
 namespace shardplan {
 
 struct PlacedValues {
-  Mesh mesh;  // of the sub-axes of the plan's, on which layouts are
+  Mesh mesh;  // the plan's mesh of sub-axes; layouts name its axes
   WantedLayouts wanted;
-  PerValue<std::string> from;  // who said so; "" for the partitioner
-  // The walk over a plan of hooks; none: a compiler's.
+  PerValue<std::string> from;  // the source of the layout; "" for the
+                               // partitioner
+  // The walk over a plan that hooks run; none for a compiler's plan.
   std::optional<HookedWalk> hooked = {};
-  // Results lie as hooks leave them, so that programs have their collectives.
+  // Results have the layouts that hooks leave, so that programs run the hooks'
+  // collectives.
   bool as_hooked = false;
 };
 
-// Rules for a model whose forward pass this program wrote, and whose labels
-// (BATCH, HEAD) hence nobody chose. Where rules do not say what they stand for,
-// they are eFormer's defaults with the mesh's own names for the batch and for
-// tensor parallelism. Defaults that the mesh lacks count as declared, unless it
-// has an axis, not among `known`, whose name says nothing: that may be meant.
+// Returns rules for a model whose forward pass shardplan wrote, so that no user
+// chose its labels (BATCH, HEAD). Unless the rules define them, labels have
+// eFormer's default axes, with the mesh's own names for the batch and for
+// tensor parallelism. Default axes that the mesh lacks count as declared,
+// unless the mesh has an axis of unknown meaning, not among `known`: that one
+// may be meant instead.
 RuleSet with_assumed_axes(const RuleSet& rules, const Mesh& mesh,
                           const AxisNames& known);
 
-// Names mean what they mean in rules (resolve/name_resolution.h), and specs are
-// corrected as there: every departure is reported, naming the value. An
-// activation rule that matches no value is SP506. Empty, with the reason
-// reported, when a parameter is not in the model or is cut unevenly (SP015,
-// SP010), the views of the mesh have no common sub-axes (SP007), a pattern
-// cannot be compiled (SP105), or a shard_map does not fit the mesh
-// (spmd/shard_mapped.h).
+// Places the values of a graph. Names mean what they mean in rules
+// (resolve/name_resolution.h), and specs are corrected as there: every
+// departure is reported and names the value. An activation rule that matches no
+// value is SP506. Returns nothing, with the reason reported, if a parameter is
+// not in the model or is sharded unevenly (SP015, SP010), the views of the mesh
+// have no common sub-axes (SP007), a pattern cannot be compiled (SP105), or a
+// shard_map does not fit the mesh (spmd/shard_mapped.h).
 std::optional<PlacedValues> place_values(const Graph& graph,
                                          const Manifest& manifest,
                                          const Plan& plan, const RuleSet& rules,

@@ -16,11 +16,12 @@
 namespace shardplan {
 namespace {
 
-// Errors of doubles are 2^-29 of those of float32. A difference above this part
-// of them is not rounding: the middle, so that chance decides neither.
+// Errors of doubles are 2^-29 times those of float32. A difference larger than
+// this fraction of the float32 errors is not rounding. The exponent is about
+// half of -29, so that chance decides neither way.
 constexpr double kRoundingPart = 0x1p-14;
 
-// What devices have of a value once its partial sums are added up.
+// Returns what devices hold of a value once its partial sums are added up.
 DeviceTensors added_up(const Program& program, const Layout& layout,
                        const DeviceTensors& made, Arithmetic arithmetic) {
   const bool alike = std::all_of(
@@ -39,7 +40,7 @@ DeviceTensors added_up(const Program& program, const Layout& layout,
       } else if (layout.reduction == Reduction::Sum) {
         add_into(sum, converted(part, Element::F64), exact);
       } else if (exact == Arithmetic::Field) {
-        // In the field a maximum is another operation (graph/elementwise.h).
+        // In the field, a maximum is another operation (graph/elementwise.h).
         map_binary<double>(sum, converted(part, Element::F64), sum, 1,
                            field::maximum);
       } else {
@@ -51,8 +52,8 @@ DeviceTensors added_up(const Program& program, const Layout& layout,
   return sums;
 }
 
-// Numbers of which one or both are not finite: other ones are apart by
-// infinity, or are passed over.
+// How to treat unequal numbers if one or both are not finite: as infinitely far
+// apart, or not at all.
 enum class NotFinite : uint8_t { Apart, PassedOver };
 
 double largest_difference(const Tensor& expected, const Tensor& got,

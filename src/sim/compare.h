@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compares everything that devices make with the unsharded run, while both
-// advance. Outputs alone are not enough: an operation that saturates or cancels
-// (a sigmoid far from zero, a clamp, 0 times x) hides what is wrong before it.
+// Comparison: compares everything that devices compute with the unsharded run,
+// while both advance. Outputs alone are not enough: an operation that saturates
+// or cancels (a sigmoid far from zero, a clamp, 0 times x) hides earlier
+// errors.
 #pragma once
 
 #include <optional>
@@ -17,20 +18,20 @@ class Comparison {
  public:
   explicit Comparison(const Program& program);
 
-  // What an instruction made, in the runs that decide: in doubles or in the
-  // field. Choices must not have been replayed yet.
+  // Compares the result of an instruction, in the runs that decide: in doubles
+  // or in the field. REQUIRES: choices have not been replayed yet.
   void look(const PairedRuns& runs, const Instruction& at,
             const DeviceTensors& made);
-  // The same instruction in working precision. A difference between runs in
-  // doubles that is far smaller than the errors of float32 is rounding: such
-  // are those of numbers that cancel. Outputs get no such allowance.
+  // Compares the same instruction in working precision. A difference between
+  // runs in doubles that is far smaller than the errors of float32 is rounding,
+  // as where numbers cancel, and is dropped. Outputs get no such allowance.
   void look_working(const PairedRuns& exact, const PairedRuns& working,
                     const Instruction& at, const DeviceTensors& made);
-  // To be called after each phase.
+  // Records the differences of a phase; must be called after each phase.
   void end_phase();
 
-  // The first difference that rounding does not explain, in the order of the
-  // program; of values that are whole before those of partial sums.
+  // Returns the first difference that rounding does not explain, in program
+  // order. Differences in whole values come before those in partial sums.
   const std::optional<Divergence>& found() const {
     return whole_ ? whole_ : sum_;
   }
@@ -44,7 +45,7 @@ class Comparison {
 
   const Program& program_;
   PerValue<bool> is_output_;
-  std::vector<Candidate> candidates_;  // of the phase
+  std::vector<Candidate> candidates_;  // in this phase
   std::optional<Divergence> whole_;
   std::optional<Divergence> sum_;
 };

@@ -11,8 +11,8 @@
 namespace shardplan {
 namespace {
 
-// How many terms a sum is of, at most one more than `most`; 0 where something
-// is missing.
+// Returns the number of terms of a sum, at most one more than `most`; 0 if a
+// term is missing.
 int64_t terms_in(const Delivery& delivery, int term, int64_t most) {
   std::vector<int> open = {term};
   int64_t count = 0;
@@ -56,7 +56,7 @@ Delivery delivery_of(const Schedule& schedule,
     }
   }
   execute(schedule, delivery.ends, [&](int arriving, int own) {
-    // An empty slot keeps what comes, as in a transfer.
+    // An empty slot stores what arrives, as in a transfer.
     if (own == 0) return arriving;
     delivery.terms.push_back({-1, arriving, own});
     return static_cast<int>(delivery.terms.size()) - 1;
@@ -84,10 +84,10 @@ std::optional<std::vector<int>> delivered_to(
 
 namespace {
 
-// Elements of a piece: all sums of it stay in the cache.
+// Elements of a piece: few enough that all sums of it stay in the cache.
 constexpr int64_t kPiece = int64_t{1} << 12U;
 
-// Adds up one piece after the other.
+// Adds up chunks, one piece after the other.
 class Adder {
  public:
   Adder(const Delivery& delivery, const Combine& combine)
@@ -103,7 +103,7 @@ class Adder {
  private:
   struct Sum {
     Tensor numbers;
-    bool ours = false;  // to be written to
+    bool ours = false;  // may be written to
   };
 
   Sum value_of(int term) {
@@ -151,7 +151,7 @@ void add_up(const Delivery& delivery, int term, std::span<const Tensor> chunks,
                ? tensor
                : slice(tensor, dim, size * i / pieces, size * (i + 1) / pieces);
   };
-  // Runs of pieces, so that rooms are made once for many.
+  // A run covers many pieces, so that its buffers are allocated once.
   constexpr int64_t kRuns = 8;
   const int64_t runs = threads > 1 ? std::min(pieces, kRuns * threads) : 1;
   parallel_for(runs, threads, [&](int64_t run) {
@@ -168,7 +168,7 @@ void add_up(const Delivery& delivery, int term, std::span<const Tensor> chunks,
 
 namespace {
 
-// Whether each part begins where the one before ends.
+// Returns whether each part begins where the one before it ends.
 bool lie_side_by_side(std::span<const Tensor> parts, size_t dim) {
   const Tensor& first = parts[0];
   if (first.elements() == 0) return false;

@@ -20,8 +20,9 @@ std::vector<Shape> shapes_of(const std::vector<Tensor>& tensors) {
   return shapes;
 }
 
-// The own rows of dimensions that are whole though their factor is cut: those
-// that do not divide (shapes of operands agree on every factor).
+// Returns the device's own rows of dimensions that arrive whole although their
+// factor is sharded, because they do not divide (the shapes of operands agree
+// on every factor).
 Tensor without_rest(Tensor operand, const std::vector<DimFactors>& dims,
                     const ShardingRule& rule, const LocalRange& range) {
   for (size_t dim = 0; dim < dims.size(); ++dim) {
@@ -81,7 +82,7 @@ Tensor run_part(const GraphNode& node, const DevicePart& part, int64_t& flops) {
 
 namespace {
 
-// An einsum has one factor per dimension.
+// Returns the only factor of a dimension, as an einsum has.
 int factor_at(const std::vector<DimFactors>& dims, int dim) {
   return dims[static_cast<size_t>(dim)][0];
 }
@@ -96,7 +97,7 @@ Tensor rows_of_factor(const Tensor& tensor, const std::vector<DimFactors>& dims,
   return part;
 }
 
-// The same operation on some rows of one factor.
+// Returns the same operation on some rows of one factor.
 DevicePart narrowed(const GraphNode& node, const DevicePart& whole, int factor,
                     const Slice& rows) {
   DevicePart part;
@@ -119,7 +120,7 @@ Tensor empty_result(const GraphNode& node, const DevicePart& part) {
   return make_tensor(element_of(part.context.arithmetic), shape);
 }
 
-// The product, chunk by chunk: a chunk's rows of the result, or a term of it.
+// Multiplies chunk by chunk. A chunk gives rows of the result, or a term of it.
 Tensor multiply_in_order(const GraphNode& node, const DevicePart& part,
                          int factor, const std::vector<Slice>& order,
                          int64_t& flops) {
@@ -150,7 +151,7 @@ class Overlapped {
              const TransferTypes& types, std::vector<DevicePart>& parts)
       : mesh_(mesh), at_(at), node_(node), types_(types), parts_(parts) {}
 
-  // Gathers the operand, a group at a time; then every device multiplies.
+  // Gathers the operand, one group at a time; then every device multiplies.
   DeviceTensors gather_first(int threads, std::vector<int64_t>& flops,
                              std::vector<int64_t>& sent) {
     const size_t operand = *at_.overlapped;
@@ -182,7 +183,7 @@ class Overlapped {
     });
   }
 
-  // Every device multiplies for every rank; then the terms are summed.
+  // Multiplies for every rank on every device; then sums the terms.
   DeviceTensors scatter_after(int threads, std::vector<int64_t>& flops,
                               std::vector<int64_t>& sent) {
     const int factor = factor_at(node_.rule.result, at_.dim);
@@ -341,7 +342,7 @@ const DeviceTensors& ShardedRun::tensors(RegisterId number) {
   const InstructionId maker = lives_.maker[number];
   const Instruction& at = program_.instructions[maker];
   for (const RegisterId operand : at.operands) tensors(operand);
-  // A device would have kept it: nothing is sent twice.
+  // A real device would have held the value, so nothing counts as sent twice.
   std::vector<int64_t> sent(run_.flops.size());
   held = step(maker, sent);
   rematerialised_.push_back(number);
@@ -366,7 +367,7 @@ Execution ShardedRun::finish() {
   return std::move(run_);
 }
 
-// Whether nobody reads a register after an instruction.
+// Returns whether no instruction reads a register after this one.
 bool ShardedRun::is_last_read(RegisterId number,
                               InstructionId instruction) const {
   return lives_.last_read[number] <= instruction;
@@ -387,7 +388,7 @@ DeviceTensors ShardedRun::each_device(
   return result;
 }
 
-// REQUIRES: the operands are there.
+// Runs an instruction. REQUIRES: its operands are held.
 DeviceTensors ShardedRun::step(InstructionId number,
                                std::vector<int64_t>& sent) {
   const Instruction& at = program_.instructions[number];
@@ -409,7 +410,7 @@ DeviceTensors ShardedRun::step(InstructionId number,
       if (at.collective == CollectiveKind::AllGather) {
         const auto dim = static_cast<size_t>(at.dim);
         const int64_t rows = program_.registers[at.result].local_shape[dim];
-        // What shards were padded with ends the gathered dimension.
+        // Removes the padding of shards, which ends the gathered dimension.
         for (Tensor& all : result) {
           if (all.shape[dim] > rows) all = slice(all, at.dim, 0, rows);
         }
@@ -470,7 +471,7 @@ DeviceTensors ShardedRun::compute(const Instruction& at,
                           options_.threads, run_.flops, sent);
   }
   const Storage as = types_[at.result];
-  // Products of one weight are computed together; each counts as its own.
+  // Products with one weight are computed together, but each counts separately.
   std::vector<Tensor> together;
   if (node.op->run_all != nullptr && !node.shard_map) {
     together = node.op->run_all(parts, node.attributes, options_.threads);
@@ -517,7 +518,8 @@ Tensor shard_of(const Mesh& mesh, const Layout& layout, const Tensor& whole,
   for (size_t dim = 0; dim < indices.size(); ++dim) {
     const AxisNames& axes = layout.spec.dims[dim];
     const int64_t size = whole.shape[dim];
-    // A block of equal ones, and in it the part of `rows` rows.
+    // Even axes cut equal blocks; uneven axes cut a block into parts of `rows`
+    // rows, the last of which may have fewer.
     const int64_t parts = shard_count(mesh, uneven_axes(mesh, axes, size));
     const int64_t block = size * parts / shard_count(mesh, axes);
     const int64_t rows = ceil_div(block, parts);
@@ -549,7 +551,8 @@ Tensor assemble(const Mesh& mesh, const Layout& layout, const Shape& shape,
 
 namespace {
 
-// A weight that is used twice in a layer is read once.
+// How many phases ahead counts as soon: enough that a weight that is used twice
+// in a layer is read once.
 constexpr int kSoon = 4;
 
 void set_phases(const Program& program, Lifetimes& lives) {

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long a run needs what it holds.
+// Execution: runs a program on simulated devices. The header begins with
+// Lifetimes, which says how long a run needs what it holds.
 //
-// Sharded and unsharded runs of a graph advance together, in phases: phase
-// n is node n of the graph, and of the program everything since the computing
-// of node n - 1 up to that of node n. Behind the last node there is one more
-// phase, in which outputs are put into their layouts.
+// Sharded and unsharded runs of a graph advance together, in phases. Phase n
+// computes node n of the graph; in the program it covers everything after the
+// computation of node n - 1, up to and including that of node n. One more phase
+// follows the last node and brings outputs into their layouts.
 //
-// Loads have no phase: what they load is there when it is read. What is made
-// of inputs and parameters by loads, slices and gathers alone is not kept from
-// one use to a far one, but rematerialised, as a device would not do: it keeps
-// that the memory of the whole run does not hold all weights.
+// Loads have no phase: what they load is there when it is read. A register that
+// is made from inputs and parameters by loads, slices and gathers alone is not
+// held until a distant use but rematerialised. A real device would hold it;
+// rematerialising keeps the run from holding all weights in memory at once.
 #pragma once
 
 #include <cstddef>
@@ -28,41 +29,44 @@
 namespace shardplan {
 
 struct Lifetimes {
-  int phases = 0;             // of the whole run
-  PerInstruction<int> phase;  // -1 of a load
+  int phases = 0;             // in the whole run
+  PerInstruction<int> phase;  // -1 for a Load
   PerRegister<InstructionId> maker;
   PerRegister<bool> rematerialised;
   PerRegister<std::vector<int>> reads;   // phases, ascending
-  PerRegister<InstructionId> last_read;  // of an output, behind the last one
-  PerValue<std::vector<int>> needed;     // phases in which the whole is
+  PerRegister<InstructionId> last_read;  // outputs: one past the last one
+  PerValue<std::vector<int>> needed;     // phases that need the whole value
 };
-// REQUIRES: a register is the result of one instruction.
+// Returns the lifetimes of a program's registers and values. REQUIRES: every
+// register is the result of one instruction.
 Lifetimes lifetimes_of(const Program& program);
 
-// Whether something needed in these phases is worth keeping after one of
-// them: until it is needed next, few others pass.
+// is_needed_soon() returns whether something needed in `phases` is needed again
+// within a few phases after `after`, so that it is worth holding.
+// is_needed_later() returns whether it is needed again at all.
 bool is_needed_soon(const std::vector<int>& phases, int after);
 bool is_needed_later(const std::vector<int>& phases, int after);
 
-// The range of every factor that a device computes.
+// Returns the range of every factor that a device computes.
 LocalRange range_of(const Mesh& mesh, const ShardingRule& rule,
                     const FactorAxes& axes, int64_t device);
 
-// Runs it and adds its floating-point operations to `flops`. Under shard_map
-// the operands are all there is to it (spmd/shard_mapped.h), but for the rows
-// of an embedding, which know their numbers (Megatron-LM's
-// VocabParallelEmbedding). There, an operand that could not be cut evenly is
-// whole: of `size` rows, a device takes `size / devices`.
+// Runs a device's part of a node and adds its floating-point operations to
+// `flops`. Under shard_map the operation sees only its local operands
+// (spmd/shard_mapped.h), except that a lookup knows which rows of the whole
+// embedding it has (Megatron-LM's VocabParallelEmbedding). There, an operand
+// that does not divide evenly arrives whole; of its `size` rows, a device uses
+// `size / devices`.
 Tensor run_part(const GraphNode& node, const DevicePart& part, int64_t& flops);
 
-// Products interleaved with their collective: chunks are multiplied as they
-// arrive, or just before they are sent, in the orders and associations of
-// xlstm's async_gather and async_scatter.
+// Products interleaved with their collective: each chunk is multiplied when it
+// arrives, or just before it is sent, in the orders and associations of xlstm's
+// async_gather and async_scatter.
 
-// `parts`: what every device has, where the overlapped operand is not gathered
-// yet. Chunks of one product that end in the same sum on a device are added up
-// as the product adds up its terms, in float32; sums that travel are rounded
-// (sim/transfers.h). REQUIRES: the node is an einsum.
+// Runs a product together with its collective. `parts` is what every device has
+// before the overlapped operand is gathered. Chunks that end in the same sum on
+// a device are added up in float32, as the product adds up its terms; sums that
+// are sent are rounded (sim/transfers.h). REQUIRES: the node is an einsum.
 DeviceTensors run_overlapped(const Mesh& mesh, const Instruction& instruction,
                              const GraphNode& node,
                              std::vector<DevicePart>& parts,
@@ -70,24 +74,26 @@ DeviceTensors run_overlapped(const Mesh& mesh, const Instruction& instruction,
                              std::vector<int64_t>& flops,
                              std::vector<int64_t>& sent);
 
-// The rows of a gathered dimension in the order in which rank `rank` of `count`
-// multiplies them, `size` in all: its own first, then those of rank - 1, ..;
-// split: the first halves so, then the second halves of rank, rank + 1, ..
+// Returns the rows of a gathered dimension of `size` rows in the order in which
+// rank `rank` of `count` multiplies them: its own first, then those of
+// rank - 1, and so on. With Overlap::Split these are first halves, followed by
+// the second halves of rank, rank + 1, and so on.
 std::vector<Slice> arrival_order(Overlap overlap, int64_t rank, int64_t count,
                                  int64_t size);
 
-// Runs a program on simulated devices: every device computes its own part, also
-// where others compute the same, and gets what it lacks by collectives alone.
+// Execution: every device computes its own part, even where others compute the
+// same, and obtains what it lacks through collectives alone.
 
 struct Execution {
-  // Per register, per device; released after its last use unless all are kept.
+  // Tensors per register and device. A register is released after its last use
+  // unless ExecuteOptions::keep_registers is set.
   PerRegister<DeviceTensors> registers;
   std::vector<int64_t> flops;  // per device
-  // Bytes that every device sends.
+  // Bytes that each device sends.
   PerInstruction<std::vector<int64_t>> sent;
-  // Bytes that are alive on every device (sim/live_bytes.h) once an instruction
-  // has run and before what it read last is let go of; of a Load, none. Only
-  // where they are counted.
+  // Bytes live on each device (sim/live_bytes.h) once an instruction has run
+  // and before what it read last is released; none for a Load. Filled in only
+  // with ExecuteOptions::counts_live.
   PerInstruction<std::vector<int64_t>> live;
 
   int64_t bytes_moved() const;
@@ -97,32 +103,33 @@ struct ExecuteOptions {
   Arithmetic arithmetic = Arithmetic::F32;
   int threads = 1;
   bool keep_registers = false;
-  // See sim/transfers.h.
+  // The types of sim/transfers.h.
   Storage storage = Storage::F32;
   Storage reduce = Storage::F32;
-  bool counts_live = false;  // Execution::live
+  bool counts_live = false;  // fills in Execution::live
 };
 
-// A run, phase after phase (sim/execute.h). Parameters are not copied:
-// shards are views.
+// ShardedRun: the sharded run of a program, phase after phase. Parameters are
+// not copied: shards are views.
 class ShardedRun {
  public:
-  // Called with what an instruction made, of a Compute while its operands are
-  // still there; may put something else in its place. What is rematerialised is
-  // not reported again.
+  // Called with the result of an instruction, which it may replace. The
+  // operands of a Compute are still there at that time. It is not called again
+  // when a result is rematerialised.
   using Made = std::function<void(const Instruction&, DeviceTensors&)>;
 
-  // REQUIRES: program and lifetimes outlive the run; what is read is rounded as
-  // it is stored.
+  // REQUIRES: `program` and `lives` outlive the run; `read` returns values that
+  // are rounded as they are stored.
   ShardedRun(const Program& program, const Lifetimes& lives, ReadWhole read,
              const ExecuteOptions& options);
 
-  // Runs the instructions of a phase. REQUIRES: those of all before have run.
+  // Runs the instructions of a phase. REQUIRES: all earlier phases have run.
   void advance(int phase, const Made& made = {});
-  // What the devices have of a register. REQUIRES: it was made, and is read by
-  // an instruction that comes next.
+  // Returns what the devices hold of a register. REQUIRES: it has been made,
+  // and an instruction that has not run yet reads it.
   const DeviceTensors& tensors(RegisterId number);
-  // Outputs, and all registers where they are kept. REQUIRES: all has run.
+  // Returns the outputs, or all registers with ExecuteOptions::keep_registers.
+  // REQUIRES: all phases have run.
   Execution finish();
 
  private:
@@ -146,22 +153,24 @@ class ShardedRun {
   Made made_ = {};
   InstructionId next_ = InstructionId(0);
   PerRegister<bool> told_;
-  // That are held though they need not be.
+  // Rematerialised registers that are held at present.
   std::vector<RegisterId> rematerialised_;
   Execution run_;
 };
 
-// `values`: the whole inputs and parameters, by number of the graph's values;
-// others are not read. They are rounded as they are stored.
+// Runs a whole program. `values` holds the whole inputs and parameters, indexed
+// by value of the graph; other entries are not read. They are rounded as they
+// are stored.
 Execution execute(const Program& program, std::span<const Tensor> values,
                   const ExecuteOptions& options);
 
-// The part of a whole tensor that a device has under a layout without partial
-// sums; a view.
+// Returns the part of a whole tensor that a device has under a layout without
+// partial sums: a view, or a copy where the part is padded.
 Tensor shard_of(const Mesh& mesh, const Layout& layout, const Tensor& whole,
                 int64_t device);
 
-// The whole, put together of what the devices have. REQUIRES: no partial sums.
+// Returns the whole tensor that the devices' parts make up. REQUIRES: there are
+// no partial sums.
 Tensor assemble(const Mesh& mesh, const Layout& layout, const Shape& shape,
                 const DeviceTensors& parts);
 

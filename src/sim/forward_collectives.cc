@@ -14,7 +14,8 @@
 namespace shardplan {
 namespace {
 
-// The parameter that a value is, or is a part or another form of; or none.
+// Returns the parameter that a value is, is a part of, or is another form of,
+// if any.
 ValueId parameter_behind(const Graph& graph, ValueId value) {
   while (true) {
     const Value& at = graph.values[value];
@@ -40,10 +41,10 @@ void add_parameters(const Graph& graph, NodeId node,
   }
 }
 
-// How far back a value's products are looked for.
+// The most values that are searched for the products behind a value.
 constexpr size_t kMostBehind = 16;
 
-// The nearest nodes with parameters that a value comes from.
+// Returns the nearest nodes with parameters that a value is computed from.
 std::vector<NodeId> products_behind(const Graph& graph, ValueId value) {
   std::vector<NodeId> products;
   std::vector<ValueId> values = {value};
@@ -62,7 +63,7 @@ std::vector<NodeId> products_behind(const Graph& graph, ValueId value) {
   return products;
 }
 
-// What a collective is, but for how often it is there.
+// Returns the description of a collective, without its count and bytes.
 CollectiveUse use_of(const Program& program, const CollectivePrice& price) {
   const Graph& graph = *program.graph;
   const Instruction& at = program.instructions[price.instruction];
@@ -91,7 +92,7 @@ CollectiveUse use_of(const Program& program, const CollectivePrice& price) {
   return use;
 }
 
-// A collective where it stands.
+// A collective and the layer that it belongs to.
 struct PlacedUse {
   CollectiveUse use;
   int64_t layer = -1;  // -1: outside of layers
@@ -105,7 +106,7 @@ std::vector<PlacedUse> uses_in(const Program& program, Storage storage) {
     PlacedUse& each = placed.emplace_back();
     each.use = use_of(program, one);
     each.use.count = 1;
-    // A device sends twice what it holds at most (can_be_counted).
+    // Fits: a device sends at most twice what it holds (can_be_counted).
     const Int128 devices = program.mesh.devices();
     each.use.bytes_per_device =
         static_cast<int64_t>((one.bytes + devices - 1) / devices);
@@ -118,7 +119,7 @@ std::vector<PlacedUse> uses_in(const Program& program, Storage storage) {
   return placed;
 }
 
-// What the layers of a period send, by layer in it.
+// The collectives of the layers of a period, each with its layer's index in it.
 using Sent = std::vector<std::pair<int64_t, const CollectiveUse*>>;
 
 bool sends_alike(const Sent& a, const Sent& b) {
@@ -134,7 +135,7 @@ bool sends_alike(const Sent& a, const Sent& b) {
                     });
 }
 
-// Whether the second period sends what a neighbour does.
+// Returns whether the second period sends what a neighbour sends.
 bool is_steady(const std::vector<PlacedUse>& placed, const LayerCycle& cycle) {
   std::vector<Sent> periods(kPeriods);
   for (const PlacedUse& each : placed) {
@@ -147,7 +148,8 @@ bool is_steady(const std::vector<PlacedUse>& placed, const LayerCycle& cycle) {
          sends_alike(periods[0], periods[1]);
 }
 
-// Empty, with the reason reported (SP017), where a sum exceeds 63 bits.
+// Sums up equal uses. Returns nothing, with SP017 reported, if a sum exceeds 63
+// bits.
 std::optional<std::vector<CollectiveUse>> summed(
     const std::vector<PlacedUse>& placed,
     const std::optional<LayerCycle>& cycle, Diagnostics& diags) {

@@ -25,7 +25,7 @@ void LiveBytes::made(const Instruction& at, const DeviceTensors& result) {
   const bool is_view =
       at.kind == Instruction::Kind::Compute &&
       program_.graph->nodes[at.node].op->repeat == Repeat::View;
-  // A view of what is not counted is not, either.
+  // A view of what is not counted is not counted.
   root_[r] = is_view ? root_[at.operands[0]] : at.result;
   if (!root_[r]) return;
   ++holders_[root_[r]];

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// LiveBytes: what the values take that are alive in a sharded run, as it runs.
+// LiveBytes: the bytes of the values that are live in a sharded run, as it
+// runs.
 //
-// Counted is what operations make of inputs: tensors that a device really has,
-// from when it has them to when nobody reads them any more, each storage once
-// (graph/op.h). Inputs, parameters and what is made of parameters alone
-// are not counted. How the simulator itself holds them is another matter:
-// buffers that are used again, taken over or made anew change nothing here.
+// It counts what operations compute from inputs: tensors that a real device
+// would have, from when it has them until nothing reads them any more, each
+// storage once (graph/op.h). Inputs, parameters and values made of parameters
+// alone are not counted. The memory of the simulator itself does not matter:
+// buffers that it reuses, takes over or recomputes change nothing here.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +19,15 @@ namespace shardplan {
 
 class LiveBytes {
  public:
-  // `types`: register_types() of the program, which must outlive it.
+  // `types` is register_types() of the program, and the program must outlive
+  // this object.
   LiveBytes(const Program& program, PerRegister<Storage> types);
 
-  // An instruction has run; what every device has of its result.
+  // Adds the result of an instruction that has run, as every device has it.
   void made(const Instruction& at, const DeviceTensors& result);
-  // Nobody reads a register any more.
+  // Drops a register that nothing reads any more.
   void over(RegisterId number);
-  // Per device.
+  // Returns the live bytes per device.
   const std::vector<int64_t>& bytes() const { return bytes_; }
 
  private:
@@ -33,9 +35,9 @@ class LiveBytes {
 
   const Program& program_;
   PerRegister<Storage> types_;
-  PerRegister<RegisterId> root_;             // whose storage it has, if any's
-  PerRegister<int> holders_;                 // how many have its storage
-  PerRegister<std::vector<int64_t>> sizes_;  // of roots, per device
+  PerRegister<RegisterId> root_;             // owner of its storage, if counted
+  PerRegister<int> holders_;                 // registers that share the storage
+  PerRegister<std::vector<int64_t>> sizes_;  // bytes of roots, per device
   std::vector<int64_t> bytes_;
 };
 

@@ -17,8 +17,9 @@
 namespace shardplan {
 namespace {
 
-// How many indices mean something to an operation that selects by its second
-// operand; 0 for others. Fresh indices beyond them would select nothing.
+// Returns how many index values are valid in an operation that selects by its
+// second operand; 0 for other operations. Fresh indices beyond them would
+// select nothing.
 int64_t index_limit(const Graph& graph, const GraphNode& node) {
   if (node.op->indices == nullptr) return 0;
   std::vector<Shape> shapes;
@@ -38,8 +39,8 @@ Isolated isolate(const Program& program, NodeId node,
   graph.name = whole.name;
   graph.nodes = {whole.nodes[node]};
   GraphNode& only = graph.nodes.front();
-  // What comes from within a shard_map is not a value that could be made
-  // afresh: only the whole graph shows what is done with it.
+  // A value from within a shard_map cannot be drawn afresh: only the whole
+  // graph shows what is done with it.
   if (only.inner_operand) only.shard_map.reset();
   only.inner_operand.reset();
   only.layer = -1;
@@ -76,7 +77,8 @@ Isolated isolate(const Program& program, NodeId node,
 
 namespace {
 
-// REQUIRES: a row-major tensor of doubles.
+// Replaces numbers by their absolute values. REQUIRES: `tensor` is a row-major
+// tensor of doubles.
 void make_absolute(const Tensor& tensor) {
   double* const numbers = tensor.data<double>();
   std::transform(numbers, numbers + tensor.elements(), numbers,
@@ -89,8 +91,8 @@ Tensor absolute(const Tensor& tensor) {
   return result;
 }
 
-// sum |P| over the parts of the sum, of a run that kept its registers; empty
-// where the parts are not there to see.
+// Returns sum |P| over the parts of the sum, from a run with keep_registers;
+// nothing if the run does not expose the parts.
 std::optional<Tensor> sum_of_parts(const Program& program,
                                    const Execution& run) {
   for (const Instruction& at : program.instructions) {
@@ -118,7 +120,7 @@ std::optional<Tensor> sum_of_parts(const Program& program,
   return std::nullopt;
 }
 
-// The whole result of the one node of a graph.
+// Returns the whole result of a graph's only node.
 Tensor result_of(const Graph& graph, const PerValue<Tensor>& operands,
                  int threads) {
   Evaluation run{&graph, [&](ValueId value) { return operands[value]; },
@@ -137,7 +139,7 @@ std::optional<double> bound_ratio_of(const Program& program, NodeId node,
   const Graph& graph = *one.graph;
   PerValue<Tensor> plain;
   for (const ValueId value : one.operands) plain.push_back(operand(value));
-  // In doubles, one after the other: each is as large as the weight.
+  // Converts one operand after the other: each is as large as the weight.
   PerValue<Tensor> wide;
   for (const Tensor& tensor : plain) {
     wide.push_back(converted(tensor, Element::F64, options.threads));
@@ -171,13 +173,13 @@ std::optional<double> bound_ratio_of(const Program& program, NodeId node,
 
 namespace {
 
-// Whether both are the same numbers in the same places of memory.
+// Returns whether both are the same numbers in the same places of memory.
 bool is_same_view(const Tensor& a, const Tensor& b) {
   return a.storage == b.storage && a.offset == b.offset &&
          a.strides == b.strides && a.shape == b.shape && a.element == b.element;
 }
 
-// 0 where both are the same as far as the arithmetic can tell.
+// Returns the error, or 0 if the two agree as far as the arithmetic shows.
 double parted(const Tensor& expected, const Tensor& got,
               Arithmetic arithmetic) {
   if (expected.shape != got.shape) return kInfinity;
@@ -200,7 +202,7 @@ std::optional<Divergence> difference_of(const Program& program,
   for (size_t device = 0; device < parts.size(); ++device) {
     const Tensor expected =
         shard_of(program.mesh, layout, unsharded, static_cast<int64_t>(device));
-    // Devices may share what they have (sim/delivery.h).
+    // Devices may share what they hold (sim/delivery.h).
     const Tensor& part = parts[device];
     if (device > 0 && is_same_view(part, last_part) &&
         is_same_view(expected, last_expected)) {
@@ -261,14 +263,14 @@ const GraphNode& node_of(const Program& program, const Instruction& at) {
   return program.graph->nodes[at.node];
 }
 
-// Rows of scores, of which every entry chooses one.
+// Rows of scores. Every entry of a choice selects one score of its row.
 struct Scores {
   std::vector<double> numbers;
   std::vector<double> scales;  // per row
   int64_t width = 0;
 
-  // As structural_error() sees it, of two scores of a row; NaN where an index
-  // names none.
+  // Returns the gap of two scores of a row as structural_error() measures it;
+  // NaN if an index is out of range.
   double gap(size_t row, double a, double b) const {
     const auto count = static_cast<double>(width);
     if (!(a >= 0 && a < count && b >= 0 && b < count)) {
@@ -286,7 +288,7 @@ struct Scores {
   }
 };
 
-// The rows of a device, whole along the last dimension.
+// Returns the rows of a device, whole along the last dimension.
 Scores scores_of(const Program& program, const Layout& layout,
                  const Tensor& scores, int64_t device) {
   Layout rows = layout;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// One operation of a program by itself, on inputs of its own: where errors of
-// the operations before it cannot reach, or cancel.
+// Locates where a sharded run diverges from the unsharded one.
+//
+// isolate() runs one operation of a program alone, on inputs of its own, where
+// errors of earlier operations neither reach it nor cancel.
 #pragma once
 
 #include <cstdint>
@@ -23,74 +25,80 @@ struct Isolated {
   Program program;
 };
 
-// Operands and result are sharded as in the whole program, but for partial
-// sums. A later step of what is one shard_map in the file loses it.
+// Returns the program of one node. Operands and result are sharded as in the
+// whole program, but hold no partial sums. A later step of an operation that is
+// one shard_map in the file loses its shard_map.
 Isolated isolate(const Program& program, NodeId node,
                  const PartitionOptions& options);
 
-// How near the products of a sharded run come to what rounding allows.
+// Rounding bounds: how close the products of a sharded run come to what
+// rounding allows.
 
-// bound_ratio (sim/verdict.h) of a product of the program by itself, on whole
-// operands that `operand` gives in float32. Empty when the node is not a
-// product, or its contraction is too long for a bound.
+// Returns bound_ratio() (sim/verdict.h) of one product of the program, run
+// alone on whole operands that `operand` returns in float32. Returns nothing if
+// the node is not a product, or if its contraction is too long for a bound.
 std::optional<double> bound_ratio_of(const Program& program, NodeId node,
                                      const ReadWhole& operand,
                                      const SimulateOptions& options);
 
-// Where a sharded run parts from the unsharded one.
+// Divergence: where a sharded run differs from the unsharded one.
 
-// What the devices have of a register, against the unsharded value: the first
-// that has something else than its part. Parts of sums are not looked at: their
-// sum is, where someone needs it.
+// Compares what the devices hold of a register with the unsharded value, and
+// returns the first device that holds something else than its part. Partial
+// sums are not compared; their sum is, where something needs it.
 std::optional<Divergence> divergence_of(const Program& program,
                                         RegisterId number,
                                         const DeviceTensors& parts,
                                         const Tensor& unsharded,
                                         Arithmetic arithmetic);
 
-// The same of what they have once partial sums are taken, in `layout`.
+// Compares likewise what they hold in `layout` after partial sums are added up.
 std::optional<Divergence> difference_of(const Program& program,
                                         RegisterId number, const Layout& layout,
                                         const DeviceTensors& parts,
                                         const Tensor& unsharded,
                                         Arithmetic arithmetic);
 
-// The first register for which it is so. Both runs advance until they part, and
-// nothing is kept. In floating point, choices are those of the unsharded run.
-// `begin` is called before every phase; where it gives false, nothing more is
-// run. REQUIRES: nothing of the runs has run.
+// Returns the divergence of the first register that has one. Both runs advance
+// until they diverge, and release what no longer matters. In floating point,
+// choices are those of the unsharded run. `begin` is called before every phase;
+// if it returns false, the runs end. REQUIRES: neither run has started.
 std::optional<Divergence> first_divergence(
     PairedRuns& runs, const std::function<bool(int phase)>& begin = {});
 
-// Choices that an operation makes (OpDef::is_decision), such as the experts of
-// a token: rounding may turn them over, so that results of two runs could not
-// be compared. The unsharded run in double precision decides for all.
+// Decisions: choices that an operation makes (OpDef::is_decision), such as the
+// experts of a token. Rounding may flip them, and the results of two runs could
+// then not be compared. So the unsharded run in double precision decides for
+// all.
 //
-// What replaces a choice also hides it. So every choice that devices make in
-// double precision is looked at before: one that rounding does not explain is a
-// mistake of the plan.
+// Replacing a choice also hides it. So every choice that devices make in double
+// precision is checked first: one that rounding does not explain is an error of
+// the plan.
 
-// How far apart two scores may be that rounding turned over, as a part of the
-// norm of their row (row_scales, sim/verdict.h): runs agree that differ by less
-// than kMismatch, and each of the two scores may be off by as much.
+// How far apart two scores may be whose choice rounding flipped, as a fraction
+// of the norm of their row (row_scales, sim/verdict.h). Runs agree if they
+// differ by less than kMismatch, and each of the two scores may be off by as
+// much.
 inline constexpr double kTie = 2 * 0x1p-30;
 
 bool is_decision(const Program& program, const Instruction& instruction);
 
-// The first device, and there the first entry, whose own choice is not the one
-// recorded, although the scores that it chose between do not tie. `scores`: the
-// whole first operand in the unsharded run, in doubles. A result of another
-// shape than the device's part is a mismatch as well, and so is any other
-// choice of an operation that does not give indices along the last dimension.
+// Returns the first device, and there the first entry, whose own choice differs
+// from the recorded one although the scores that it chose between do not tie.
+// `scores` is the whole first operand in the unsharded run, in doubles. A
+// result whose shape is not that of the device's part is a mismatch, and so is
+// any different choice of an operation whose result is not indices along the
+// last dimension.
 std::optional<Divergence> wrong_choice(const Program& program,
                                        const Instruction& instruction,
                                        const Tensor& scores,
                                        const Tensor& recorded,
                                        const DeviceTensors& made);
 
-// Puts the devices' parts of a recorded choice in the place of their own, and
-// says how many entries of the whole some device would have chosen differently.
-// What has another shape than its part stays as it is.
+// Replaces the devices' choices by their parts of the recorded choice, and
+// returns how many entries of the whole some device would have chosen
+// differently. If some device's choice has another shape than its part, changes
+// nothing and returns 0.
 int64_t replay(const Program& program, const Instruction& instruction,
                const Tensor& recorded, DeviceTensors& made);
 

@@ -17,7 +17,7 @@
 namespace shardplan {
 namespace {
 
-// Axes that may be summed over are tried in all combinations.
+// The most axes whose combinations are tried.
 constexpr size_t kMostAxesTried = 6;
 
 bool reduces(const Instruction& at) {
@@ -26,8 +26,8 @@ bool reduces(const Instruction& at) {
           at.collective == CollectiveKind::ReduceScatter);
 }
 
-// The way of a value from the operation that computes it to a register: what
-// was computed, and how it was reduced since.
+// The path of a value from the operation that computes it to a register: that
+// operation, and the reductions since.
 struct Way {
   const Instruction* computed = nullptr;
   std::vector<const Instruction*> reductions;  // first to last
@@ -63,7 +63,8 @@ class Explainer {
     layout_.partial.clear();
   }
 
-  // `operands`: of the operation, whole.
+  // Explains the difference from `whole`. `operands` are the operation's,
+  // whole.
   std::optional<ReductionFault> explain(
       const Tensor& whole, const std::vector<Tensor>& operands) const {
     if (const auto needed = needed_for(whole)) return fault_between(*needed);
@@ -126,7 +127,7 @@ class Explainer {
     return true;
   }
 
-  // Combinations of axes that do not shard the value, few before many.
+  // Returns combinations of axes that do not shard the value, small ones first.
   std::vector<AxisNames> choices_of_axes() const {
     AxisNames free;
     const AxisNames used = axes_in_use(layout_);
@@ -150,7 +151,7 @@ class Explainer {
     return choices;
   }
 
-  // What makes the unsharded value of the parts.
+  // Returns the reduction of the parts that gives the unsharded value.
   std::optional<Applied> needed_for(const Tensor& whole) const {
     for (const AxisNames& axes : choices_of_axes()) {
       for (const Kind kind : {Kind::Sum, Kind::Max, Kind::Mean}) {
@@ -190,7 +191,8 @@ class Explainer {
     return result;
   }
 
-  // Between what is done and what is needed; empty where they are the same.
+  // Returns the fault that turns what is needed into what is done; nothing if
+  // they agree.
   std::optional<ReductionFault> fault_between(const Applied& needed) const {
     AxisNames once;
     AxisNames extra;
@@ -227,8 +229,8 @@ class Explainer {
     return fault(Problem::Extra, kind, extra);
   }
 
-  // One operand of an addition is whole on every device, and so it is in the
-  // sum as often as there are devices.
+  // Returns the fault of an addition with one operand that is whole on every
+  // device, so that the sum contains it as often as there are devices.
   std::optional<ReductionFault> added_by_all(
       const Tensor& whole, const std::vector<Tensor>& operands) const {
     const auto applied = done();
@@ -252,7 +254,7 @@ class Explainer {
     return std::nullopt;
   }
 
-  // whole + times * added
+  // Returns whole + times * added, or whole - times * added if `negative`.
   Tensor with_more(const Tensor& whole, const Tensor& added, int64_t times,
                    bool negative) const {
     std::vector<double> numbers = values_of(whole);
@@ -290,7 +292,7 @@ std::optional<ReductionFault> reduction_fault_of(
   const auto look = [&](const Instruction& at, DeviceTensors& made) {
     if (reached) return;
     const ValueId value = program.registers[at.result].value;
-    // As the run goes that is explained.
+    // Choices are replayed, as in the run that is being explained.
     if (runs.options.arithmetic != Arithmetic::Field &&
         is_decision(program, at)) {
       replay(program, at, whole_of(runs.unsharded, value), made);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Why a sharded value is wrong, where a reduction over devices explains it: one
-// that is missing, done once too often, over other axes, or of another kind.
+// ReductionFault: why a sharded value is wrong, if a reduction over devices
+// explains it: one that is missing, done once too often, over other axes, or of
+// another kind.
 //
-// What every device computed before anything was reduced is put together in
-// all ways there are; the one that gives the unsharded value is what should
-// have been done.
+// What every device computed before any reduction is combined in all possible
+// ways; the way that gives the unsharded value is what should have been done.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,10 @@
 
 namespace shardplan {
 
-// REQUIRES: nothing of the runs has run, and the sharded one has that register,
-// which differs from the unsharded value. `begin` as of first_divergence.
-// Empty where no reduction explains it.
+// Returns the fault of a register, or nothing if no reduction explains it.
+// `begin` is that of first_divergence(). REQUIRES: neither run has started, and
+// the sharded run has register `number`, which differs from the unsharded
+// value.
 std::optional<ReductionFault> reduction_fault_of(
     PairedRuns& runs, RegisterId number,
     const std::function<bool(int phase)>& begin = {});

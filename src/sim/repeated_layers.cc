@@ -20,7 +20,7 @@ namespace {
 constexpr int64_t kLongestPeriod = 8;
 constexpr int64_t kMostBefore = 8;
 constexpr int64_t kMostOtherwise = 8;
-// Layers that are partitioned where none may be left out: of more it would take
+// The most layers that are partitioned if none may be left out; more would take
 // minutes.
 constexpr int64_t kMostLayers = 512;
 
@@ -37,8 +37,9 @@ std::string with_number(std::string_view name, const NumberIn& at,
   return text;
 }
 
-// Per layer, the number of its kind: layers of one kind have the same
-// parameters, placed alike. Where layers are stacked all are of one kind.
+// Returns the kind of every layer. Layers of one kind have the same parameters,
+// placed alike, and the same attention window. If layers are stacked, all are
+// of one kind.
 std::vector<int> layer_kinds(const ForwardGraphs& model, const Plan& plan) {
   using Parts = std::vector<std::pair<int, uint32_t>>;
   std::vector<Parts> parts(static_cast<size_t>(model.layers));
@@ -61,9 +62,9 @@ std::vector<int> layer_kinds(const ForwardGraphs& model, const Plan& plan) {
   return kind_of;
 }
 
-// These kinds, and within each those in which the same is trained, and into
-// which gradients flow or not: none into the first that is trained, and those
-// below it.
+// Returns these kinds, divided by which parameters a layer trains and by
+// whether gradients flow into it: they flow into no layer up to and including
+// the first that is trained.
 std::vector<int> trained_kinds(const ForwardGraphs& model,
                                const std::vector<int>& kinds) {
   std::vector<std::vector<int>> trained(kinds.size());
@@ -97,8 +98,8 @@ bool repeats(const std::vector<int>& kinds, size_t begin, size_t period) {
   return true;
 }
 
-// The one that keeps the fewest layers; empty where none keeps fewer than all.
-// The last `behind` layers do not take part.
+// Returns the cycle that keeps the fewest layers, or nothing if none keeps
+// fewer than all. The last `behind` layers are not part of the cycle.
 std::optional<LayerCycle> find_cycle(std::vector<int> kinds, int64_t behind) {
   const auto layers = static_cast<int64_t>(kinds.size()) - behind;
   if (layers < 1) return std::nullopt;
@@ -120,8 +121,8 @@ std::optional<LayerCycle> find_cycle(std::vector<int> kinds, int64_t behind) {
   return best;
 }
 
-// Where something is frozen the last layers may be trained otherwise: as long
-// as they are placed as those before, others may stand for them.
+// If something is frozen, the last layers may differ in what is trained. Others
+// may stand for them as long as they are placed like the layers before them.
 std::optional<LayerCycle> find_cycle(const ForwardGraphs& model,
                                      const Plan& plan) {
   const std::vector<int> kinds = layer_kinds(model, plan);
@@ -140,8 +141,8 @@ std::optional<LayerCycle> find_cycle(const ForwardGraphs& model,
   return best;
 }
 
-// Whether all layers are one after another: those of an encoder and of a
-// decoder are counted apart, and may be more or fewer.
+// Returns whether all layers form one stack. The layers of an encoder and of a
+// decoder are counted separately, and one may have more than the other.
 bool is_one_stack(const Graph& graph) {
   return std::all_of(
       graph.layers.begin(), graph.layers.end(),
@@ -159,8 +160,8 @@ bool reads_others(const Graph& graph, const ForwardGraphs& model) {
       });
 }
 
-// Whether activation rules, which may name layers, say of the layers that are
-// left out what they say of those of the second period.
+// Returns whether activation rules, which may name layers, apply to the layers
+// that are left out as they apply to those of the second period.
 bool names_no_layer(const Graph& graph, const RuleSet& rules,
                     const LayerCycle& cycle, int64_t layers) {
   if (rules.activations.empty()) return true;
@@ -190,7 +191,8 @@ bool names_no_layer(const Graph& graph, const RuleSet& rules,
   return true;
 }
 
-// How the layers of a period hand their values on.
+// The layouts in which the layers of a period hand on values, each with its
+// layer's index in the period.
 using HeldLayouts = std::vector<std::pair<int64_t, const Layout*>>;
 
 bool is_alike(const HeldLayouts& a, const HeldLayouts& b) {
@@ -201,8 +203,8 @@ bool is_alike(const HeldLayouts& a, const HeldLayouts& b) {
                     });
 }
 
-// Whether the second period hands on what a neighbour does: then so does every
-// one between the first and the last.
+// Returns whether the second period hands on what a neighbour does. If so,
+// every period between the first and the last does.
 bool holds_alike(const Program& program, const LayerCycle& cycle) {
   std::vector<HeldLayouts> periods(kPeriods);
   for (const ValueId v : program.layouts.ids()) {
@@ -216,8 +218,8 @@ bool holds_alike(const Program& program, const LayerCycle& cycle) {
   return is_alike(periods[1], periods[2]) || is_alike(periods[0], periods[1]);
 }
 
-// Numbers that one device sends or gets at once: more than fit any device, so
-// few that their bytes, sent twice, fit 63 bits.
+// The most numbers that one device may send or receive at once: more than fit
+// on any device, but so few that their bytes, sent twice, fit 63 bits.
 constexpr int64_t kMostNumbers = int64_t{1} << 58U;
 
 bool can_be_counted(const Program& program, Diagnostics& diags) {
@@ -245,8 +247,8 @@ bool can_be_counted(const Program& program, Diagnostics& diags) {
   return true;
 }
 
-// The parameter of which a value of a graph with `kept` layers stands: the last
-// ones are those of the model.
+// Returns the model's parameter that a parameter of a graph with `kept` layers
+// stands for: the graph's last layers stand for the model's last ones.
 std::string meant_parameter(const ForwardGraphs& model, const std::string& name,
                             const LayerCycle* cycle) {
   if (cycle == nullptr || cycle->behind == 0) return name;
@@ -270,7 +272,8 @@ void mark_frozen(const ForwardGraphs& model, const LayerCycle* cycle,
   }
 }
 
-// The graph of the first layers; null, with the reason reported.
+// Returns the graph of the first `layers` layers; null, with the reason
+// reported, if it cannot be built.
 const Graph* graph_of(const ForwardGraphs& model, int64_t layers,
                       const LayerCycle* cycle, Diagnostics& diags) {
   const std::pair key(layers, cycle != nullptr ? cycle->behind : 0);
@@ -280,7 +283,8 @@ const Graph* graph_of(const ForwardGraphs& model, int64_t layers,
     return &known->second;
   }
   ForwardPass pass = model.pass;
-  // Other layers than those that are counted may be more.
+  // If no layer is left out, `layers` is not set: stacks that it does not count
+  // may have more layers.
   if (layers < model.layers) pass.layers = layers;
   const auto description =
       write_forward(model.model, {*model.manifest, pass}, diags);
@@ -291,7 +295,7 @@ const Graph* graph_of(const ForwardGraphs& model, int64_t layers,
   return &made.emplace(key, *std::move(graph)).first->second;
 }
 
-// Says that the program is that of a compiler where hooks run another.
+// Reports that the program is a compiler's although hooks run another one.
 void note_not_as_hooked(const Graph& graph, const HookedWalk& walk,
                         Diagnostics& diags) {
   if (walk.fault) {
@@ -330,15 +334,15 @@ std::optional<Program> partitioned(const Graph& graph, const ForwardPlan& of,
   return program;
 }
 
-// With few layers in place of all; empty where that cannot be, for whatever
-// reason.
+// Partitions a few layers in place of all; returns nothing if that is not
+// possible for any reason.
 std::optional<RepeatedProgram> of_few_layers(const ForwardGraphs& model,
                                              const ForwardPlan& of,
                                              const IsSteady& is_steady,
                                              Diagnostics& diags) {
   const auto cycle = find_cycle(model, of.plan);
   if (!cycle) return std::nullopt;
-  // Hooks of modules without parameters show in no placement.
+  // Hooks of modules without parameters do not show in any placement.
   if (of.plan.run_as == RunAs::Hooks && last_number_named(of.plan) >= 0) {
     return std::nullopt;
   }

@@ -73,7 +73,7 @@ class Simulator {
     if (options_.progress) options_.progress(stage.c_str());
   }
 
-  // Says how far the work is; false where it is to end.
+  // Reports progress; returns false if the work is to end.
   bool begin(const char* work, int node) {
     const auto nodes = static_cast<int>(graph_.nodes.size());
     if (node < nodes) {
@@ -90,8 +90,8 @@ class Simulator {
     return !result_.stopped;
   }
 
-  // The share of the work that is done before a node: of its operations, and of
-  // the numbers that are made.
+  // Returns the share of the work that is done before a node, counted in
+  // operations and in numbers of results.
   double done_before(int node) {
     if (work_before_.empty()) {
       double sum = 0;
@@ -121,19 +121,19 @@ class Simulator {
             options_.storage, options_.threads};
   }
 
-  // Every run counts bytes of the types that are asked for, also the runs that
-  // round nothing (sim/transfers.h).
+  // Every run counts bytes of the requested types, even a run that rounds
+  // nothing (sim/transfers.h).
   ExecuteOptions how(Arithmetic arithmetic) const {
     return {arithmetic, options_.threads, false, options_.storage,
             options_.reduce};
   }
 
-  // Whether a register that differs holds what a reduction could have made.
+  // Returns whether a register that differs could be the result of a reduction.
   bool is_whole(RegisterId number) const {
     return number && program_.registers[number].layout.partial.empty();
   }
 
-  // What the runs were found to differ in, and why.
+  // Records what the runs differ in, and why.
   void judge(const Comparison& comparison, Arithmetic arithmetic) {
     result_.mismatch = comparison.found();
     if (result_.mismatch && is_whole(result_.mismatch->number)) {
@@ -165,7 +165,7 @@ class Simulator {
         row.bytes_per_device = std::max(row.bytes_per_device, bytes);
       }
       check_price(row);
-      // As many as were moved.
+      // Fits: it equals `moved`, as check_price() has shown.
       result_.bytes_priced += static_cast<int64_t>(row.priced.bytes);
       result_.collectives.push_back(std::move(row));
     }
@@ -176,8 +176,8 @@ class Simulator {
     }
   }
 
-  // Whether the devices choose among whole scores: once the choice is replayed,
-  // nobody else would see it.
+  // Returns whether the devices choose among whole scores. Once the choice is
+  // replayed, nothing else would show it.
   bool chooses_among_all(const Instruction& at) const {
     return std::all_of(
         at.operands.begin(), at.operands.end(), [&](RegisterId number) {
@@ -185,8 +185,8 @@ class Simulator {
         });
   }
 
-  // What the values of node n of the unsharded run in doubles keep from being
-  // seen, or seen from being compared.
+  // Records which faults the values of node n of the unsharded run in doubles
+  // hide, and which values cannot be compared.
   void look_at_node(const PairedRuns& exact, NodeId n) {
     if (!graph_.nodes.has(n)) return;
     const GraphNode& node = graph_.nodes[n];
@@ -206,7 +206,7 @@ class Simulator {
       result_.unseen.push_back(*std::move(found));
       return;
     }
-    // However it comes that it is zero: there is nothing else to compare.
+    // However it became zero, there is nothing else to compare.
     const bool compared = is_among(graph_.outputs, node.result) ||
                           is_among(graph_.probes, node.result);
     if (compared && result_.unseen.empty() && kinds.back().all_zero &&
@@ -214,8 +214,8 @@ class Simulator {
       result_.unseen.push_back({Unseen::Kind::ZeroResult, node.result});
     }
   }
-  // Whether a result is zero because experts got no token, which are counted by
-  // themselves.
+  // Returns whether a result is zero because experts got no token, which is
+  // counted separately.
   bool comes_of_unsent(const GraphNode& node, const NumberKinds& kinds) {
     bool is_so = takes_unsent(node, used_);
     for (const ValueId value : node.operands) {
@@ -238,12 +238,12 @@ class Simulator {
     }
   }
 
-  // The same of what the devices make in doubles.
+  // Records the same for what the devices compute in doubles.
   void look_at_devices(const PairedRuns& exact, const Instruction& at,
                        const DeviceTensors& made) {
     const Register& of = program_.registers[at.result];
     const ValueId v = of.value;
-    // What comes of zeros that were found is not looked at again.
+    // Consequences of zeros that were found are not examined again.
     const bool zero = kinds_[v] && kinds_[v]->all_zero;
     const bool is_known =
         zero && (!result_.unseen.empty() || unsent_.contains(of.value));
@@ -259,11 +259,11 @@ class Simulator {
     }
     if (found) result_.unseen.push_back(*std::move(found));
   }
-  // The first device whose part has numbers that are not finite. Of a
-  // maximum's parts one may be all hidden by a mask.
+  // Returns the first device whose part has numbers that are not finite. A mask
+  // may hide all of one part of a maximum.
   std::optional<NonFinite> first_odd(const Instruction& at,
                                      const DeviceTensors& made) const {
-    // What is only moved was looked at where it came up.
+    // Values that are only moved were examined where they were computed.
     const bool sums = at.kind == Instruction::Kind::Collective &&
                       (at.collective == CollectiveKind::AllReduce ||
                        at.collective == CollectiveKind::ReduceScatter);
@@ -280,7 +280,7 @@ class Simulator {
     return std::nullopt;
   }
 
-  // What is finite in doubles, and not in working precision.
+  // Records what is finite in doubles, but not in working precision.
   void look_for_overflow(const PairedRuns& working, NodeId n) {
     if (!graph_.nodes.has(n)) return;
     const GraphNode& node = graph_.nodes[n];
@@ -303,7 +303,7 @@ class Simulator {
     result_.sharded_overflow = first_odd(at, made);
   }
 
-  // The first whole sum of a probe, or what is not a sum.
+  // Records the errors of a probe at its first register without partial sums.
   void probe(const Instruction& at, const DeviceTensors& made,
              const PairedRuns& exact, const PairedRuns& working) {
     const Register& of = program_.registers[at.result];
@@ -335,7 +335,8 @@ class Simulator {
         {Unseen::Kind::PastBound, graph_.nodes[node].result, {}, {}, *ratio});
   }
 
-  // Of a node that sends tokens to experts: how many find no room.
+  // Counts the tokens that a node sends to experts, and those that find no
+  // room.
   void count_routed(NodeId n, const Evaluation& unsharded) {
     if (!graph_.nodes.has(n)) return;
     const GraphNode& node = graph_.nodes[n];
@@ -360,7 +361,7 @@ class Simulator {
     used_[node.result] = std::move(used);
   }
 
-  // Stretch by phase; false where it was stopped.
+  // Advances both pairs of runs, phase by phase; returns false if stopped.
   bool advance_floats(ValueCache& cache, PairedRuns& exact, PairedRuns& working,
                       Comparison& comparison) {
     for (int s = 0; s < lives_.phases; ++s) {
@@ -406,7 +407,7 @@ class Simulator {
     return true;
   }
 
-  // There may be none, or none with a number.
+  // Records if the outputs have no elements, so that nothing is compared.
   void look_at_outputs(const std::vector<Tensor>& outputs) {
     const bool empty =
         std::all_of(outputs.begin(), outputs.end(),
@@ -484,9 +485,10 @@ class Simulator {
     }
   }
 
-  // Most operations differ as polynomials, and once is enough. A choice among a
-  // part is that among all with a probability of 1/2 or less for every row: it
-  // is repeated until that is one in a million, too.
+  // Returns how often to check an operation. Most faulty operations differ as
+  // polynomials, and once is enough. A choice among a part equals that among
+  // all with a probability of at most 1/2 per row, so it is repeated until the
+  // probability is one in a million.
   int trials_of(const GraphNode& node) const {
     constexpr int64_t kRows = 20;
     if (!node.op->is_decision) return 1;
@@ -537,18 +539,19 @@ class Simulator {
   const SimulateOptions& options_;
   Lifetimes lives_;
   Simulation result_;
-  // By value, of the unsharded run in doubles: what numbers there are, whether
-  // their -inf are a mask's, whether some are not finite without being meant.
+  // By value, in the unsharded run in doubles: what numbers there are, whether
+  // their -inf come from a mask, and whether some are not finite by mistake.
   PerValue<std::optional<NumberKinds>> kinds_;
   PerValue<bool> masked_;
   PerValue<bool> is_odd_;
   std::map<ValueId, ProbeError> probed_;
-  // By value that is sent to experts: those that got some, where not all did.
+  // By value that is sent to experts: which experts got tokens, if some did
+  // not.
   std::map<ValueId, std::vector<bool>> used_;
-  std::set<ValueId> unsent_;  // zero since experts got no token
+  std::set<ValueId> unsent_;  // zero because experts got no token
   bool bounded_ = true;       // every product so far has a bound
   bool agree_ = true;
-  std::vector<double> work_before_;  // by node, and of all; once it is asked
+  std::vector<double> work_before_;  // by node, then the total; lazily filled
 };
 
 }  // namespace
@@ -581,7 +584,7 @@ Tensor as_stored(const Value& value, const Tensor& tensor,
       precision.storage == Storage::F32) {
     return tensor;
   }
-  // What a file or the caller holds is not written to.
+  // Never write to what a file or the caller holds.
   Tensor own = copy(tensor);
   round_to(own, precision.storage, threads);
   return own;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Chunks of a schedule are views: of the result of an all-gather, or of a copy
-// of what a rank contributes to a sum. Only all-to-all needs room of its own
+// of what a rank contributes to a sum. Only all-to-all needs separate memory
 // for chunks that are passed on.
 
 #include "sim/transfers.h"
@@ -21,7 +21,7 @@ namespace {
 
 using Slots = std::vector<std::vector<Tensor>>;  // per rank, per chunk
 
-// Bytes that take longer to copy than a thread to start.
+// The number of bytes above which copying takes longer than starting a thread.
 constexpr int64_t kWorthThreads = int64_t{1} << 20U;
 
 Combine combiner(Reduction reduction, const TransferTypes& types) {
@@ -37,7 +37,7 @@ Combine combiner(Reduction reduction, const TransferTypes& types) {
   };
 }
 
-// One transfer of a step; an empty slot becomes a copy.
+// Carries out one transfer of a step; an empty slot becomes a copy.
 void carry(const Transfer& t, Slots& slots, const Combine& combine) {
   for (int c = t.first_chunk; c < t.first_chunk + t.chunk_count; ++c) {
     const auto chunk = static_cast<size_t>(c);
@@ -62,8 +62,8 @@ int64_t elements_of(const Transfer& t, const Slots& slots) {
   return elements;
 }
 
-// The bytes of all transfers, where `chunks` are those of some rank: ranks have
-// chunks of the same sizes.
+// Counts the bytes of all transfers. `chunks` are those of any rank: the chunks
+// of all ranks have the same sizes.
 void count_sent(const Schedule& schedule, const std::vector<Tensor>& chunks,
                 Storage type, std::vector<int64_t>& sent) {
   std::vector<int64_t> elements;
@@ -79,9 +79,9 @@ void count_sent(const Schedule& schedule, const std::vector<Tensor>& chunks,
   }
 }
 
-// Executes a schedule on slots that are views. Within a step nobody sends what
-// it receives, so targets may be served at once; what one target gets is in
-// order.
+// Executes a schedule on slots that are views. Within a step, no rank sends
+// what it receives, so targets may be served in parallel; what one target
+// receives stays in order.
 void transfer(const Schedule& schedule, Slots& slots, const Combine& combine,
               Storage type, int threads, std::vector<int64_t>& sent) {
   for (const Step& step : schedule.steps) {
@@ -103,8 +103,8 @@ void transfer(const Schedule& schedule, Slots& slots, const Combine& combine,
   }
 }
 
-// Views of the pieces of `tensor` along `dim`: piece p of part r is chunk
-// r * pieces + p.
+// Returns views of the pieces of `tensor` along `dim`: piece p of part r is
+// chunk r * pieces + p.
 std::vector<Tensor> chunks_along(const Tensor& tensor, int dim, int64_t parts,
                                  int64_t pieces) {
   std::vector<Tensor> chunks;
@@ -124,8 +124,8 @@ bool is_owned(const Tensor& tensor) {
   return tensor.storage.use_count() == 1 && is_row_major(tensor);
 }
 
-// Per tensor, whether nobody else holds its numbers: it may be written to. To
-// be asked before any thread lets go of its part.
+// Returns, per tensor, whether no one else holds its numbers, so that it may be
+// written to. Must be called before any thread releases its part.
 std::vector<char> owned_of(const std::vector<Tensor>& tensors) {
   std::vector<char> owned;
   for (const Tensor& tensor : tensors)
@@ -133,7 +133,7 @@ std::vector<char> owned_of(const std::vector<Tensor>& tensors) {
   return owned;
 }
 
-// What devices add up, and which of it may be written to.
+// The terms that devices add up, and which of them may be written to.
 struct Terms {
   std::vector<Tensor> tensors;
   std::vector<char> owned;
@@ -144,8 +144,8 @@ bool rounds(Reduction reduction, const TransferTypes& types) {
          types.sent != Storage::F32;
 }
 
-// Row-major, and as it is sent: a copy where it is neither, or where `writable`
-// and somebody else holds it.
+// Makes terms row-major and rounds them to the type that is sent. Copies a term
+// that is not row-major, or that others hold and that is rounded or `writable`.
 void make_ready(Terms& terms, Reduction reduction, const TransferTypes& types,
                 bool writable, int threads) {
   const bool rounded = rounds(reduction, types);
@@ -167,7 +167,8 @@ Tensor flat(const Tensor& tensor) {
   return reshaped(tensor, {tensor.elements()});
 }
 
-// All ranks end with one sum, which is made in one of the terms, or apart.
+// Returns the one sum that all ranks end with, made in one of the terms if that
+// may be written to, otherwise in new memory.
 std::vector<Tensor> shared_sum(const Delivery& delivery,
                                const std::vector<int>& ends, Terms terms,
                                const Combine& combine, int threads) {
@@ -330,7 +331,7 @@ std::vector<Tensor> gather(const Algorithm& algorithm, const Ranks& ranks,
   };
   const Delivery delivery = delivery_of(
       schedule, [&](int rank, int chunk) { return rank_of(chunk) == rank; });
-  // Every rank ends with every part in its place.
+  // Check whether every rank ends with every part in its place.
   const auto ends = delivered_to_all(delivery);
   bool in_place = ends.has_value();
   for (int c = 0; in_place && c < schedule.chunks; ++c) {
@@ -353,7 +354,7 @@ std::vector<Tensor> gather(const Algorithm& algorithm, const Ranks& ranks,
     Shape shape = part.shape;
     const int64_t width = shape[static_cast<size_t>(dim)];
     shape[static_cast<size_t>(dim)] *= n;
-    // Zeros where a wrong schedule leaves gaps.
+    // Zeros fill the gaps that a wrong schedule leaves.
     results.push_back(make_tensor(part.element, shape));
     copy_into(slice(results.back(), dim, r * width, (r + 1) * width), part);
     slots.push_back(chunks_along(results.back(), dim, n, pieces));
@@ -467,7 +468,7 @@ Tensor kept(const Tensor& tensor, std::span<const Tensor> operands,
 TransferTypes transfer_types(const Instruction& at,
                              const PerRegister<Storage>& registers,
                              const KeptTypes& precision) {
-  // Of a joined reduce-scatter: its product is sent as partial sums.
+  // A joined reduce-scatter sends the partial sums of its product.
   TransferTypes types{precision.arithmetic, precision.reduce,
                       registers[at.result]};
   if (at.kind != Instruction::Kind::Compute) {
@@ -486,7 +487,7 @@ Int128 bytes_of(const Shape& shape, Storage type) {
   return Int128{*elements} * storage_bytes(type);
 }
 
-// What comm/collective.h calls the payload.
+// Returns the payload as comm/collective.h defines it.
 Int128 payload_of(const Program& program, const Instruction& at, Storage type) {
   const bool joined = at.kind == Instruction::Kind::Compute;
   const RegisterId operand =
@@ -536,7 +537,7 @@ std::vector<CollectivePrice> price(const Program& program, Storage storage,
       one.bytes = permuted_bytes(program, at, type);
     } else {
       const Ranks ranks = ranks_along(program.mesh, at.axes);
-      // Of one byte, which every byte of the payload is sent like.
+      // Prices one byte, since every byte of the payload is sent alike.
       const std::optional<int64_t> copies =
           priced_bytes(*at.algorithm, at.collective, ranks, 1);
       SHARDPLAN_CHECK(copies.has_value());

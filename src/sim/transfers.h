@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// In which types a run keeps its numbers.
+// Transfers: collectives on the tensors of simulated devices, and the types in
+// which a run stores and sends numbers.
 //
-// A value is kept in the storage type; partial sums, which devices add up
-// later, in the reduce type, as the buffers of a collective have one type.
-// Maxima are exact in any type and are kept as other values are. Only runs in
-// float32 round: doubles and residues are kept as they are, and counted as if
-// they had been rounded.
+// Values are stored in the storage type. Partial sums, which devices add up
+// later, are stored in the reduce type, because the buffers of a collective
+// have one type. Maxima are exact in any type and are stored as other values
+// are. Only runs in float32 round: doubles and residues stay as they are, but
+// their bytes are counted as if they were rounded.
 #pragma once
 
 #include <cstdint>
@@ -27,86 +28,92 @@ struct KeptTypes {
   Storage reduce = Storage::F32;
 };
 
-// Per register. Integers (graph/graph.h) are not rounded, and take 4 bytes.
+// Returns the storage type of every register. Integers (graph/graph.h) are not
+// rounded and count 4 bytes each.
 PerRegister<Storage> register_types(const Program& program,
                                     const KeptTypes& precision);
 
-// Rounds in place, in runs that round.
+// Rounds a tensor in place, in runs that round.
 void keep(const Tensor& tensor, Arithmetic arithmetic, Storage as,
           int threads = 1);
-// What is kept of a tensor that was loaded or computed from `operands`: itself
-// where nobody else holds its numbers, else a copy. A view of an operand has
-// been rounded with it.
+// Returns what a run stores of a tensor that was loaded or computed from
+// `operands`: the tensor itself, rounded in place, if no one else holds its
+// numbers, otherwise a rounded copy. A view of an operand was rounded with the
+// operand.
 Tensor kept(const Tensor& tensor, std::span<const Tensor> operands,
             Arithmetic arithmetic, Storage as, int threads = 1);
 
 // The types of a collective, or of a product that is joined with one.
 struct TransferTypes {
   Arithmetic arithmetic = Arithmetic::F32;
-  Storage sent = Storage::F32;    // of what is sent; sums are rounded to it
-  Storage result = Storage::F32;  // of what is left where it ends
+  Storage sent = Storage::F32;    // type of sent numbers; sums are rounded to
+                                  // it
+  Storage result = Storage::F32;  // type of the numbers at the end
 };
-// `registers`: register_types() of its program.
+// Returns the types of an instruction. `registers` is register_types() of its
+// program.
 TransferTypes transfer_types(const Instruction& at,
                              const PerRegister<Storage>& registers,
                              const KeptTypes& precision);
 
-// What the collectives of a program cost, by closed forms: nothing is executed,
-// and no schedule is made.
+// CollectivePrice: what the collectives of a program cost, by closed forms.
+// Nothing is executed, and no schedule is made.
 
 struct CollectivePrice {
   InstructionId instruction;
   CollectiveKind kind = CollectiveKind::AllGather;
-  AxisNames axes;  // as reports name them (reported_axes)
+  AxisNames axes;  // named as in reports (reported_axes)
   std::string algorithm;
   Int128 bytes = 0;  // over all devices
   Cause cause = Cause::Implicit;
 };
 
-// One per instruction that moves bytes, overlapped products included, of
-// numbers of the types that a run keeps them in (sim/transfers.h). REQUIRES:
-// the elements of every register fit 63 bits, as those of its value do.
+// Returns one price per instruction that moves bytes, overlapped products
+// included, for numbers of the types in which a run stores them. REQUIRES: the
+// number of elements of every register fits 63 bits, as that of its value does.
 std::vector<CollectivePrice> price(const Program& program, Storage storage,
                                    Storage reduce);
 
-// Collectives on the tensors of simulated devices: what every device gets is
-// what the schedule delivers, and bytes are counted transfer by transfer. Where
-// the schedule delivers the same to all devices of a group, they share it
-// (sim/delivery.h): a device that writes makes a copy first.
+// Collectives on the tensors of simulated devices. Every device gets what the
+// schedule delivers, and bytes are counted transfer by transfer. If the
+// schedule delivers the same to all devices of a group, they share it
+// (sim/delivery.h), and a device that writes to it makes a copy first.
 //
-// Bytes are those of the type that is sent (sim/transfers.h), also where the
-// run itself computes in doubles: a run is about numbers of that type, however
-// exactly it is checked. Of a sum, the terms and every addition on the way are
-// rounded to it, in the order of the schedule; the result to its own.
+// Bytes are those of the type that is sent, even if the run itself computes in
+// doubles: a run represents numbers of that type, however exactly it is
+// checked. The terms of a sum and every addition on the way are rounded to that
+// type, in the order of the schedule; the result is rounded to its own type.
 
 using DeviceTensors = std::vector<Tensor>;  // per device
 
-// What every device has after a collective instruction; `sent` grows by the
-// bytes that every device sends. Sums are made in the operand itself where
-// nobody else holds it. Devices may share what they get, and a gathered value
-// may be a view of what it is gathered from. REQUIRES: it is no permute.
+// Returns what every device has after a collective, and adds the bytes that
+// every device sends to `sent`. Sums are made in the operand itself if no one
+// else holds it. Devices may share their results, and a gathered value may be a
+// view of its parts. REQUIRES: the collective is not a permute.
 DeviceTensors run_collective(const Mesh& mesh, const Instruction& instruction,
                              DeviceTensors operand, const TransferTypes& types,
                              int threads, std::vector<int64_t>& sent);
 
-// What every device has after a permute: the operand of its source.
+// Returns what every device has after a permute: the operand of its source.
 DeviceTensors permute(const std::vector<int>& sources,
                       const DeviceTensors& operand, Storage type,
                       std::vector<int64_t>& sent);
 
-// The same for one group, whose devices stand in order of rank.
-// all-gather: dimension `dim` of the result is put together of all parts.
+// Runs an all-gather in one group, whose devices are listed in order of rank:
+// all parts make up the result along dimension `dim`.
 std::vector<Tensor> gather(const Algorithm& algorithm, const Ranks& ranks,
                            int dim, const std::vector<Tensor>& parts,
                            const TransferTypes& types, int threads,
                            std::vector<int64_t>& sent);
-// reduce-scatter: rank r keeps part r of the sum along `dim`.
+// Runs a reduce-scatter in one group: rank r gets part r of the sum along
+// `dim`.
 std::vector<Tensor> scatter(const Algorithm& algorithm, const Ranks& ranks,
                             int dim, std::vector<Tensor> terms,
                             Reduction reduction, const TransferTypes& types,
                             int threads, std::vector<int64_t>& sent);
 
-// Part `index` of `count` of `size` rows, in pieces as even as integers allow.
+// Returns part `index` of `size` rows cut into `count` parts as evenly as
+// integers allow.
 Slice part_of(int64_t size, int64_t index, int64_t count);
 
 }  // namespace shardplan

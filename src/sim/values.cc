@@ -19,7 +19,7 @@
 namespace shardplan {
 namespace {
 
-// Keeps the random numbers of inputs and of parameters apart.
+// Separates the random numbers of inputs from those of parameters.
 constexpr int64_t kInputSeed = 0x1000'0000;
 
 Tensor tensor_of(const std::vector<float>& numbers, const Shape& shape) {
@@ -49,7 +49,8 @@ Tensor residues(RandomKey key, const Shape& shape, int threads) {
   return tensor;
 }
 
-// Weights of unit variance would make activations grow with every layer.
+// Scales weights: with unit variance, they would make activations grow with
+// every layer.
 Tensor normal(RandomKey key, const Value& value, int threads) {
   std::vector<float> numbers =
       random_normal(key, *element_count(value.shape), threads);
@@ -81,7 +82,7 @@ std::optional<std::vector<float>> drawn(const Initialiser& how, RandomKey key,
                            shards, threads);
 }
 
-// Without drawing: whether an initialiser fits follows from the rank.
+// Returns whether an initialiser fits, without drawing: the rank decides.
 bool can_draw(const Value& value, Diagnostics& diags) {
   const Initialiser how = initialiser_of(value);
   const size_t rank = value.shape.size() - (how.per_shard ? 1 : 0);
@@ -118,7 +119,8 @@ Tensor random_value(const Value& value, ValueSource source, int64_t seed,
 std::optional<ReadValue> draw_values(const Graph& graph, ValueSource source,
                                      int64_t seed, Diagnostics& diags,
                                      int threads) {
-  // The number of every input among inputs, of a parameter among parameters.
+  // The number of every input among inputs, and of every parameter among
+  // parameters.
   PerValue<uint32_t> numbers;
   uint32_t inputs = 0;
   uint32_t parameters = 0;
@@ -154,7 +156,7 @@ std::optional<ReadValue> draw_values(const Graph& graph, ValueSource source,
 
 namespace {
 
-// Of a recording in two bytes, more than this is no rounding.
+// The largest error of a two-byte recording that counts as rounding.
 constexpr double kMostNarrowRounding = 0.05;
 
 double output_error(const Tensor& output, const Tensor& expected) {
@@ -166,8 +168,8 @@ double output_error(const Tensor& output, const Tensor& expected) {
     if (std::isnan(got[i]) || std::isnan(wanted[i])) {
       return std::numeric_limits<double>::quiet_NaN();
     }
-    // Infinite alike is no difference, and no measure of the others either: of
-    // an infinite number every difference is nothing.
+    // Equal infinities are no difference. They do not scale the other
+    // differences either: relative to an infinity, every difference is zero.
     if (std::isinf(got[i]) || std::isinf(wanted[i])) {
       if (got[i] == wanted[i]) continue;
       return std::numeric_limits<double>::infinity();
@@ -178,10 +180,10 @@ double output_error(const Tensor& output, const Tensor& expected) {
   return difference == 0 ? 0 : difference / largest;
 }
 
-// NaN where one is.
+// Returns the larger number, or NaN if either is NaN.
 double larger(double a, double b) { return std::isnan(a) || a > b ? a : b; }
 
-// Half a unit in the last place of 1.
+// Returns half a unit in the last place of 1.
 double roundoff_of(DType dtype) {
   switch (dtype) {
     case DType::BF16:
@@ -193,20 +195,21 @@ double roundoff_of(DType dtype) {
   }
 }
 
-// What rounding may make of a recording; `own`: what it makes of our run in
-// float32. A recording in doubles was not rounded by more than its sums.
+// Returns the error that rounding may cause in a recording. `own` is the error
+// of our run in float32. A recording in doubles contains only the rounding of
+// its sums.
 double expected_tolerance(DType dtype, double own) {
   if (dtype == DType::F64 || !std::isfinite(own)) return kExpectedTolerance;
   const double coarser = roundoff_of(dtype) / unit_roundoff(Storage::F32);
   const double rounding =
       std::min(kTimesOwnRounding * own, kMostRounding) * coarser;
-  // Of two bytes, every number that is recorded is rounded itself.
+  // In a two-byte recording, every number is itself rounded.
   return std::max(
       {kExpectedTolerance, coarser > 1 ? roundoff_of(dtype) : 0,
        coarser > 1 ? std::min(rounding, kMostNarrowRounding) : rounding});
 }
 
-// Reports what cannot be compared.
+// Reports an output that cannot be compared, and returns whether it can.
 bool check_type(const Value& output, const TensorType& type, Span where,
                 Diagnostics& diags) {
   const std::string name = in_backticks(output.name);
@@ -232,7 +235,7 @@ bool check_type(const Value& output, const TensorType& type, Span where,
   return false;
 }
 
-// Tensors of a recording that a message lists.
+// The most tensors of a recording that a message lists.
 constexpr size_t kMostNamed = 8;
 
 void report_none(const Graph& graph, const Manifest& expected,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a simulated run computes with: the same stored inputs and parameters for
-// every run.
+// Values: the stored inputs and parameters that all simulated runs share, and
+// the comparison of outputs with recorded ones.
 #pragma once
 
 #include <cstdint>
@@ -18,60 +18,61 @@
 
 namespace shardplan {
 
-// Whole inputs and parameters of a graph, made or mapped when they are asked
-// for, so that none is held longer than it is used. The same number gives the
-// same tensor. REQUIRES of its callers: the value is an input or a parameter.
+// Returns a whole input or parameter of a graph. It is made or mapped on
+// request, so that no value is held longer than it is used. The same value is
+// always the same tensor. REQUIRES: the value is an input or a parameter.
 using ReadValue = std::function<Tensor(ValueId value, Element element)>;
 
 enum class ValueSource : uint8_t {
-  Random,      // normal, every tensor varied, weights scaled by fan_in^-1/2
-  Init,        // parameters as their initialisers draw them
+  Random,      // normal numbers in every tensor; weights times fan_in^-1/2
+  Init,        // parameters drawn by their initialisers
   Field,       // residues modulo field::kPrime
-  Checkpoint,  // parameters as the model's files hold them
+  Checkpoint,  // parameters from the model's files
 };
 std::optional<ValueSource> find_value_source(std::string_view name);
 
-// Draws values of the graph, which must outlive what is returned: doubles in
-// the field, else float32, converted where doubles are asked for. Value i draws
-// from fold_in(key(seed), i), where i counts values in the order of the graph,
-// parameters apart from inputs; so the parameters of a lone linear layer are
-// those that flax.nnx gives it with Rngs(seed). Empty, with the reason
-// reported, when an initialiser does not fit its shape (SP015).
+// Returns a function that draws the values of `graph`, which must outlive it:
+// doubles in the field, otherwise float32, converted if doubles are requested.
+// Value i draws from fold_in(key(seed), i), where i counts values in the order
+// of the graph, parameters separately from inputs. So the parameters of a
+// single linear layer are those that flax.nnx gives it with Rngs(seed). Returns
+// nothing, with the reason reported, if an initialiser does not fit its shape
+// (SP015).
 std::optional<ReadValue> draw_values(const Graph& graph, ValueSource source,
                                      int64_t seed, Diagnostics& diags,
                                      int threads = 1);
 
-// Fresh numbers for one value, whatever its kind.
+// Draws fresh numbers for one value of any kind.
 Tensor random_value(const Value& value, ValueSource source, int64_t seed,
                     uint32_t index, int threads = 1);
 
-// Outputs that another program recorded, compared with those of the runs: does
-// the graph compute what the model's own framework does?
+// Comparison with outputs that another program recorded: does the graph compute
+// what the model's own framework computes?
 
-// Of a recording in float32 or doubles: frameworks differ in the order of their
-// sums, which moves the outputs of the tiny checkpoints of tests/data by about
-// 1e-6.
+// Tolerance for a recording in float32 or in doubles. Frameworks add up sums in
+// different orders, which moves the outputs of the tiny checkpoints in
+// tests/data by about 1e-6.
 inline constexpr double kExpectedTolerance = 1e-5;
-// A recording is rounded as its type is, and not in the order of our sums: it
-// may be off by so many times what our own run in float32 is.
+// A recording is rounded to its own type, and its sums have another order than
+// ours. Its error may be this many times that of our own run in float32.
 inline constexpr double kTimesOwnRounding = 32;
-// Beyond this no rounding is taken for the reason, of float32.
+// The largest error of a float32 recording that counts as rounding.
 inline constexpr double kMostRounding = 1e-3;
 
-// How far an output is from what was recorded: the largest |y - expected| over
-// the largest finite |expected|. NaN where either is; 0/0 is 0, and infinities
-// agree with themselves only.
+// The distance of an output from its recording: the largest |y - expected|
+// divided by the largest finite |expected|. NaN if either is NaN; 0/0 is 0, and
+// an infinity agrees only with itself.
 struct ExpectedError {
-  ValueId value;         // of the graph; an output of it
+  ValueId value;         // an output of the graph
   double unsharded = 0;  // in working precision
-  double sharded = 0;    // the same
-  double exact = 0;      // of both runs in doubles, the larger one
-  double tolerance = kExpectedTolerance;  // what rounding may make of `exact`
+  double sharded = 0;    // in working precision
+  double exact = 0;      // in doubles, the larger error of both runs
+  double tolerance = kExpectedTolerance;  // `exact` that rounding may cause
 
   bool agrees() const { return exact < tolerance; }
 };
 
-// The results of the runs: in doubles, and in working precision.
+// The outputs of the runs, in double precision and in working precision.
 struct RunOutputs {
   std::span<const Tensor> exact_unsharded;
   std::span<const Tensor> exact_sharded;
@@ -79,12 +80,13 @@ struct RunOutputs {
   std::span<const Tensor> sharded;
 };
 
-// The outputs that `expected` holds under their names ("logits"), in the order
-// of the graph; other tensors of it are passed over. The only output is also
-// the only tensor, whatever its name. SP010 when it holds none of them, or
-// something of another shape, without a number or of no floating-point type.
-// REQUIRES: one tensor of each run per output of the graph, one stored tensor
-// per parameter of the manifest.
+// Compares outputs with the tensors in `expected` that have their names
+// ("logits"), in the order of the graph, and ignores other tensors. If there is
+// one output and one tensor, they are compared whatever their names. SP010 if
+// `expected` has none of the outputs, or a tensor that has another shape, has
+// no elements, or is not floating-point. REQUIRES: `outputs` has one tensor per
+// run and output of the graph; `numbers` has one stored tensor per parameter of
+// the manifest.
 std::optional<std::vector<ExpectedError>> compare_expected(
     const Graph& graph, const RunOutputs& outputs, const Manifest& expected,
     const StoredTensors& numbers, Diagnostics& diags);

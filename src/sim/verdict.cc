@@ -27,7 +27,8 @@ double difference(double a, double b) {
   return std::isfinite(d) ? d : kInfinity;
 }
 
-// The 2-norm, scaled by the largest, since squares may underflow or overflow.
+// Returns the 2-norm, scaled by the largest number, since squares may underflow
+// or overflow.
 double norm(const std::vector<double>& numbers) {
   double largest = 0;
   for (const double x : numbers) largest = std::max(largest, std::abs(x));
@@ -160,7 +161,7 @@ std::optional<double> bound_ratio(const Tensor& y64, const Tensor& s,
       !all_finite(p)) {
     return std::nullopt;
   }
-  // Sums of numbers of one type do not underflow: terms do, and the result.
+  // Sums of numbers of one type do not underflow; terms and the result do.
   const double underflow =
       static_cast<double>(length) * underflow_unit(Storage::F32) +
       static_cast<double>(shards) * underflow_unit(reduce) +
@@ -181,8 +182,9 @@ namespace {
 
 template <typename T>
 void count(const T* numbers, int64_t n, int64_t step, NumberKinds& kinds) {
-  // Nearly all numbers are finite: x - x is then 0, and else NaN. Several sums,
-  // since one would wait for itself.
+  // Nearly all numbers are finite: x - x is then 0, otherwise NaN. Several sums
+  // run side by side, since the additions to a single one would wait for each
+  // other.
   constexpr int64_t kLanes = 8;
   std::array<T, kLanes> rests{};
   bool any = false;
@@ -246,8 +248,8 @@ bool passes_mask(const GraphNode& node, const PerValue<bool>& masked) {
 
 namespace {
 
-// Whether a result is zero by what the graph says, whatever the values are: 0
-// times x, and x less its own sum or maximum over a single number (softmax).
+// Returns whether the graph makes a result zero, whatever the values are: 0
+// times x, or x minus its own sum or maximum over a single number (softmax).
 bool is_zero_by_definition(const Graph& graph, const GraphNode& node) {
   if (node.op->is_multiple) return number_of(node.attributes, "by", 1) == 0;
   if (node.op->second_sign >= 0) return false;
@@ -260,16 +262,18 @@ bool is_zero_by_definition(const Graph& graph, const GraphNode& node) {
              element_count(graph.values[node.operands[0]].shape);
 }
 
-// Whether operands are looked at one by one: of operations that work element by
-// element and may lose one, as sums and maxima do, and functions that saturate.
+// Returns whether operands are tested one by one: those of operations that work
+// element by element and may lose one, which are sums, maxima and functions
+// that saturate.
 bool may_lose_operands(const GraphNode& node) {
   return node.op->rule == elementwise_rule && !node.op->is_mask &&
          node.op->linearity != Linearity::Multilinear;
 }
 
-// The operand that may be twice as large and the result is the same. Of a sum
-// that is the one without which it is the same. One of two numbers wins a
-// maximum often enough: it is lost where it is far smaller.
+// Returns the operand that may be doubled without changing the result. In a
+// sum, the result is then the same without it. In a maximum, either of two
+// numbers wins often enough, so an operand counts as lost only if it is far
+// smaller.
 std::optional<size_t> lost_operand(const GraphNode& node,
                                    const std::vector<Tensor>& whole) {
   constexpr double kFar = 1024;
@@ -289,7 +293,7 @@ std::optional<size_t> lost_operand(const GraphNode& node,
   return std::nullopt;
 }
 
-// Whether a device's part of a sum changes some row of it.
+// Returns whether a device's part of a sum changes some row of it.
 bool is_seen(const Tensor& part, const Tensor& sum) {
   const std::vector<double> scales = row_scales(sum);
   const std::vector<double> numbers = values_of(part);
@@ -301,10 +305,11 @@ bool is_seen(const Tensor& part, const Tensor& sum) {
   return false;
 }
 
-// Rows that an index names come from one device each, and zeros from others.
+// Returns whether an operation selects by index. Selected rows come from one
+// device each, and zeros from the others.
 bool selects(const OpDef& op) { return op.indices != nullptr; }
 
-// Few integers may be alike by chance.
+// Returns whether shards of few integers may be equal by chance.
 bool may_be_alike(const Value& value, const Tensor& shard) {
   constexpr double kBits = 20;
   if (!value.is_integer()) return false;
@@ -327,7 +332,7 @@ std::optional<Unseen> unseen_in_node(const Graph& graph, NodeId n,
         zero_operand ||
         (kinds[i].all_zero && !graph.values[node.operands[i]].is_integer());
   }
-  // What follows of zeros was found where they are.
+  // Consequences of zeros were found where the zeros are.
   if (zero_operand || is_zero_by_definition(graph, node)) return std::nullopt;
   if (kinds.back().all_zero) {
     return Unseen{Unseen::Kind::ZeroResult, node.result};
@@ -361,8 +366,8 @@ bool takes_unsent(const GraphNode& node,
 
 namespace {
 
-// The axes over which an operation reduces, whether or not the result is to be
-// reduced over them: under shard_map that may have been forgotten.
+// Returns the axes over which an operation reduces, even if its result is not
+// going to be reduced over them: under shard_map, the reduction may be missing.
 AxisNames reduced_axes(const Program& program, const Instruction& at) {
   const Layout& layout = program.registers[at.result].layout;
   AxisNames axes = layout.partial;
@@ -392,7 +397,7 @@ bool has_whole(const Program& program, const Layout& layout,
   return true;
 }
 
-// Whether a device's part of a maximum is not the maximum.
+// Returns whether a device's part of a maximum is less than the maximum.
 bool is_less(const Tensor& part, const Tensor& whole) {
   return part.shape != whole.shape || structural_error(whole, part) > kMismatch;
 }
@@ -413,15 +418,15 @@ std::optional<Unseen> unseen_parts(const Program& program,
   if (selects(*program.graph->nodes[at.node].op) && !kinds_of(whole).all_zero) {
     return std::nullopt;
   }
-  // Parts that are handed on were looked at where they came up.
+  // Parts that are only passed on were examined where they were computed.
   for (const RegisterId number : at.operands) {
     const Layout& from = program.registers[number].layout;
     if (!from.partial.empty()) return std::nullopt;
   }
   const Unseen unseen{Unseen::Kind::LostParts, result.value, {}, axes};
   if (axes != in_mesh_order(program.mesh, result.layout.partial)) {
-    // Where all devices have the whole already, nothing shows that it is not
-    // reduced; else the comparison does.
+    // If all devices already have the whole, nothing shows that a reduction is
+    // missing; otherwise the comparison does.
     return result.layout.partial.empty() &&
                    has_whole(program, result.layout, made, whole)
                ? std::optional(unseen)
@@ -446,7 +451,7 @@ std::optional<Unseen> unseen_shards(const Program& program,
   const Register& result = program.registers[at.result];
   const bool loads = at.kind == Instruction::Kind::Load;
   const ValueId v = result.value;
-  // Results may be alike by what they are, such as that of a row for all
+  // Results may be equal by their nature, such as those of one row for all
   // tokens.
   if (program.graph->values[v].kind == Value::Kind::Result) {
     return std::nullopt;

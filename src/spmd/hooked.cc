@@ -20,7 +20,7 @@ using Wants = HookedFault::Wants;
 constexpr const char* kAddedAgain =
     "each device already has the full value, and a hook sums it again";
 
-// "replicated".
+// Returns words for a layout, such as "replicated".
 std::string layout_words(const Held& held, size_t rank) {
   if (held.partial) return "a partial sum";
   if (held.cut < 0) return "replicated";
@@ -66,7 +66,7 @@ class HookedWalker {
       if (!visit(n)) return std::move(result_);
     }
     for (const ValueId v : graph_.outputs) {
-      // A loss of DTensors knows what its devices have.
+      // A loss of DTensors knows what each device holds.
       if (held_[v].is_whole() || held_[v].dtensor) continue;
       fault(false, v, {},
             held_[v].partial ? "each device holds only a partial sum"
@@ -110,7 +110,7 @@ class HookedWalker {
     }
   }
 
-  // The weight that a module's product or lookup reads.
+  // Returns which operand is the weight of a module's product or lookup.
   std::optional<size_t> weight_of(const GraphNode& node) const {
     if (!node.op->is_product && !node.op->is_lookup) return std::nullopt;
     for (size_t o = 0; o < node.operands.size(); ++o) {
@@ -118,7 +118,8 @@ class HookedWalker {
     }
     return std::nullopt;
   }
-  // The bias that is added before the module's output is put together.
+  // Returns which operand is a bias that is added before the module's output is
+  // gathered or reduced.
   std::optional<size_t> bias_of(const GraphNode& node) const {
     if (node.op->second_sign == 0) return std::nullopt;
     for (size_t o = 0; o < node.operands.size(); ++o) {
@@ -131,7 +132,8 @@ class HookedWalker {
     return std::nullopt;
   }
 
-  // Tables, biases, experts, and norms whose modules have hooks.
+  // Finds tables, biases, experts, and norms whose modules have hooks; returns
+  // false if the hooks of a norm are unknown.
   bool look_around() {
     for (const NodeId n : graph_.nodes.ids()) {
       const GraphNode& node = graph_.nodes[n];
@@ -166,7 +168,8 @@ class HookedWalker {
                    in_backticks(value(v).parameter) + " are not supported");
   }
 
-  // The hook of the experts that an operation is of; none: it is of none.
+  // Returns the hook of the experts that an operation belongs to; without a
+  // task if it belongs to none.
   ModuleHook experts_of(NodeId n) const {
     return experts_[n] < 0 ? ModuleHook{.task = Task::None}
                            : plan_.experts[static_cast<size_t>(experts_[n])];
@@ -221,8 +224,8 @@ class HookedWalker {
     return true;
   }
 
-  // Brings operands to the layouts in which a module reads them. `hook`: of the
-  // module, where the operation is its product.
+  // Brings operands to the layouts in which a module reads them. Sets `hook` to
+  // the module's hook if the operation is its product.
   bool enter(NodeId n, std::vector<Held>& operands, ModuleHook& hook) {
     const GraphNode& node = graph_.nodes[n];
     const auto weight = weight_of(node);
@@ -266,8 +269,8 @@ class HookedWalker {
     return contains(region.inputs, v);
   }
 
-  // A value as a hook takes it and brings it to the layout in which the module
-  // reads it.
+  // Applies a hook to an input: checks the layout that the hook expects, and
+  // converts the value to the layout in which the module reads it.
   bool take(const GraphNode& node, ValueId v, const ModuleHook& hook,
             Held& held) {
     if (!hook.is_known()) {
@@ -277,7 +280,7 @@ class HookedWalker {
     if (hook.takes == HookLayout::AsIs) return true;
     const Held taken = lying(hook.takes, rank(v));
     if (taken.cut != held.cut || held.partial) {
-      // A part that is taken for the whole is computed with like one.
+      // A module computes with a shard that it mistakes for the whole.
       const bool stops = hook.takes != HookLayout::Whole ||
                          held.cut + 1 == std::ssize(value(v).shape);
       return fault(stops && !held.partial, node.result, v,
@@ -345,7 +348,7 @@ class HookedWalker {
     return true;
   }
 
-  // Tokens, to the experts that each device has.
+  // Sends tokens to the experts that each device has.
   bool deal_out(const GraphNode& node, const std::vector<Held>& operands,
                 Held& made) {
     for (size_t o = 0; o < operands.size(); ++o) {
@@ -361,10 +364,11 @@ class HookedWalker {
     return true;
   }
 
-  // The parameter that a weight is made of; else the value itself.
+  // Returns the parameter that a weight is made of, else the value itself.
   ValueId source(ValueId v) const { return made_of_[v] ? made_of_[v] : v; }
 
-  // Whether a hook adds up the gradient of what the operation reads whole.
+  // Returns whether a hook adds up the gradient of what the operation reads
+  // whole.
   bool sums_gradient(NodeId n, ValueId v, const ModuleHook& hook) const {
     if (is_parameter(source(v))) {
       const ModuleHook& own = plan_.hook[source(v)];
@@ -373,7 +377,8 @@ class HookedWalker {
     return hook.takes != HookLayout::AsIs || adds_up(experts_of(n));
   }
 
-  // A whole operand that meets a shard has a partial gradient.
+  // Checks that some hook adds up partial gradients: a whole operand that meets
+  // a shard has one.
   void check_gradients(NodeId n, const std::vector<Held>& operands,
                        const ModuleHook& hook, Held& made) {
     const GraphNode& node = graph_.nodes[n];
@@ -409,7 +414,8 @@ class HookedWalker {
     }
   }
 
-  // The major factor of a dimension, which sharding splits; -1: it has none.
+  // Returns the major factor of a dimension, which sharding splits; -1 if it
+  // has none.
   static int factor_of(const DimFactors& dim) {
     return dim.empty() ? -1 : dim.front();
   }
@@ -474,8 +480,9 @@ class HookedWalker {
     return place(node, cut, operands[from], made);
   }
 
-  // DTensors meet no other tensors but parameters of modules with styles, which
-  // are DTensors too. What else is done with one may send something.
+  // Returns whether DTensors may be operands here. They meet no other tensors
+  // except parameters of modules with styles, which are also DTensors. Any
+  // other operation on one may send something.
   bool can_mix(NodeId n) {
     const GraphNode& node = graph_.nodes[n];
     const auto weight = weight_of(node);
@@ -493,7 +500,8 @@ class HookedWalker {
     return false;
   }
 
-  // Parts of sums: only what is linear in them leaves parts of a sum.
+  // Marks results that are parts of a sum: only operations that are linear in
+  // such operands give them. Any other operation on them is a fault.
   bool adds_parts(const GraphNode& node, const std::vector<Held>& operands,
                   Held& made) {
     const auto parts = std::ranges::count_if(operands, &Held::partial);
@@ -514,7 +522,7 @@ class HookedWalker {
                  "each device holds only a partial sum of it");
   }
 
-  // What the cut factor makes of the result.
+  // Sets the result's layout from the factor that is sharded.
   bool place(const GraphNode& node, int cut, const Held& from, Held& made) {
     const ShardingRule& rule = node.rule;
     const FactorKind kind = rule.factors[static_cast<size_t>(cut)].kind;
@@ -536,13 +544,14 @@ class HookedWalker {
     return true;
   }
 
-  // Whether the embedding's style masks the tokens of other devices.
+  // Returns whether the embedding's style masks the tokens of other devices.
   bool adds_up_lookups(const GraphNode& node) const {
     const HookLayout gives = hook_of(node, node.operands[0]).gives;
     return gives == HookLayout::Whole || gives == HookLayout::Tokens;
   }
 
-  // A half of two that lie side by side and are cut each.
+  // Sets the layout of one of two parts that are side by side, each of them
+  // sharded.
   bool halved(const GraphNode& node, const Held& from, Held& made) {
     if (node.op->is_slice && from.packed) {
       made.cut = from.cut;
@@ -560,15 +569,15 @@ class HookedWalker {
   const Graph& graph_;
   const HookedPlan& plan_;
   PerValue<Held> held_;
-  PerNode<int> experts_;  // the region of experts that it is of; -1: of none
-  PerNode<int> norms_;    // the same of norms whose modules have hooks
-  std::map<int, std::pair<ModuleHook, ValueId>> norm_hooks_;  // and a weight
+  PerNode<int> experts_;  // the region of experts that it is in; -1: none
+  PerNode<int> norms_;    // likewise for norms whose modules have hooks
+  std::map<int, std::pair<ModuleHook, ValueId>> norm_hooks_;  // hook and weight
   std::vector<NodeId> routers_;
-  std::vector<PerValue<bool>> inside_;  // per container: made from its weights
+  std::vector<PerValue<bool>> inside_;  // per container: made of its weights
   PerValue<ValueId> made_of_;  // the parameter that a weight is made of
-  PerValue<bool> sums_parts_;  // a hook adds up partial gradients of it
-  PerValue<bool> is_table_;    // looked up
-  PerValue<bool> biased_;      // products whose bias is cut as they are
+  PerValue<bool> sums_parts_;  // a hook adds up its partial gradients
+  PerValue<bool> is_table_;    // a lookup reads it
+  PerValue<bool> biased_;      // products whose bias is sharded as they are
   HookedWalk result_;
 };
 

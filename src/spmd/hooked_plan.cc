@@ -17,10 +17,11 @@
 namespace shardplan {
 namespace {
 
-// Experts of a layer are one module, whose parameters are stacks: entries for
-// the stacks shard these, and the entry for the module says what its hooks do.
+// The experts of a layer are one module whose parameters are stacks. Entries
+// for the stacks shard these, and the entry for the module says what its hooks
+// do.
 constexpr std::string_view kExperts = ".experts.";
-// A name below a module that no entry of a plan has of its own.
+// A name below a module that no plan has an entry for.
 constexpr std::string_view kSomeParameter = ".hooked";
 
 constexpr ModuleHook kNone = {.task = ModuleHook::Task::None};
@@ -81,7 +82,7 @@ class HooksOfPlan {
   }
 
  private:
-  // The hook that the entry for a module gives.
+  // Returns the hook that the entry for a module gives.
   const ModuleHook& hook_of_module(std::string_view module) {
     auto known = modules_.find(module);
     if (known == modules_.end()) {
@@ -132,8 +133,8 @@ class HooksOfPlan {
                                    std::string(kSomeParameter)) == rule) {
       // The module's own entry leaves the parameter whole.
     } else if (experts) {
-      // Experts as modules of their own, before transformers 5: how often their
-      // hooks run depends on the tokens.
+      // Experts are modules of their own, as before transformers 5: how often
+      // their hooks run depends on the tokens.
       modules_[std::string(module)] = ModuleHook();
     } else {
       hooked_.hook[v] = hook_of_rule(rule);
@@ -163,7 +164,7 @@ class HooksOfPlan {
     return kNone;
   }
 
-  // The hook of the experts that a weight, or a part of it, belongs to.
+  // Returns the hook of the experts that a weight, or a part of it, belongs to.
   std::optional<ModuleHook> hook_around(ValueId v) {
     const Value& value = graph_.values[v];
     if (!value.is_weight) return std::nullopt;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan of hooks, laid over the graph of a model (spmd/hooked.h).
+// A plan that hooks run, applied to the graph of its model (spmd/hooked.h).
 #pragma once
 
 #include <cstdint>
@@ -14,22 +14,24 @@
 
 namespace shardplan {
 
-// The number of the first rule found in a name, from 1; 0: none is.
+// Returns the number, from 1, of the first rule that matches a name; 0 if none
+// does.
 using FindRule = std::function<int(std::string_view name)>;
 
-// REQUIRES: hooks run the plan.
+// Walks the graph under a plan. REQUIRES: hooks run the plan.
 HookedWalk walk_hooks(const Graph& graph, const Manifest& manifest,
                       const Plan& plan, const FindRule& rule_of);
 
-// The largest number between dots that a pattern of a plan of hooks names, such
-// as that of a layer; -1: none does.
+// Returns the largest number between dots, such as a layer's, that a pattern of
+// a plan with hooks names; -1 if none does.
 int64_t last_number_named(const Plan& plan);
 
-// Lays every result as the hooks leave it, so that a program has the
-// collectives that they run and no others. Axes that cut a batch cut it
-// wherever it is. Changes nothing, and returns false, where another axis cuts
-// inputs otherwise, or devices are seen in other ways too (core/views.h).
-// REQUIRES: nothing is wrong or unknown; `wanted` has all inputs.
+// Sets the layout of every result to what the hooks leave, so that a program
+// has the collectives that they run and no others. Axes that shard a batch
+// shard it in every value. Changes nothing and returns false if inputs are
+// sharded along other dimensions than their batch or over the hooks' axis, if
+// the batch does not divide, or if the mesh has views (core/views.h). REQUIRES:
+// the walk found nothing wrong or unknown; `wanted` has all inputs.
 bool lay_as_hooked(const Graph& graph, const Mesh& mesh, const AxisName& axis,
                    const PerValue<HookedLayout>& layouts,
                    WantedLayouts& wanted);

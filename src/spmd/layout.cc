@@ -16,8 +16,8 @@
 namespace shardplan {
 namespace {
 
-// What tells the data of two devices apart: the shard of every dimension, and
-// which part of a sum.
+// Returns what distinguishes the data of two devices: the shard of every
+// dimension, and the part of a sum.
 std::vector<int64_t> data_key(const Mesh& mesh, const Layout& layout,
                               int64_t device) {
   std::vector<int64_t> key = shard_indices(mesh, layout, device);
@@ -164,7 +164,7 @@ std::string layout_text(const Layout& layout) {
 
 namespace {
 
-// Gives the axes of one dimension to its factors.
+// Assigns the axes of one dimension to its factors.
 void distribute(const Mesh& mesh, const ShardingRule& rule,
                 const DimFactors& dim, const AxisNames& axes,
                 FactorAxes& result) {
@@ -216,12 +216,13 @@ std::optional<PartitionSpec> spec_of(const Mesh& mesh, const ShardingRule& rule,
   return spec;
 }
 
-// Dijkstra's algorithm over layouts. Few axes and dimensions make few layouts,
-// and moves that add axes to a dimension add only those of the target.
+// Dijkstra's algorithm over layouts. There are few layouts, since there are few
+// axes and dimensions, and since moves add only axes of the target to a
+// dimension.
 
 namespace {
 
-// Bytes a device sends, then collectives, then slices.
+// The bytes that a device sends, then collectives, then slices.
 using Cost = std::tuple<double, int, int>;
 
 struct Move {
@@ -281,8 +282,8 @@ class Moves {
         {{false, kind, axes, dim, grown, after}, Cost{cost, 1, 0}});
   }
 
-  // The axes that the target has on a dimension and this layout has not there.
-  // They may be added in any order: a permute puts them right.
+  // Returns the axes that the target has on a dimension and this layout has
+  // not. They may be added in any order: a permute reorders them.
   AxisNames missing(const Layout& at, size_t dim) const {
     AxisNames axes;
     for (const AxisName& axis : to_.spec.dims[dim]) {
@@ -291,7 +292,7 @@ class Moves {
     return axes;
   }
 
-  // Calls visit(axes) for every run of neighbours in `axes`.
+  // Calls visit(axes) for every contiguous run of `axes`.
   template <typename Visit>
   static void each_run(const AxisNames& axes, const Visit& visit) {
     for (size_t begin = 0; begin < axes.size(); ++begin) {
@@ -308,7 +309,7 @@ class Moves {
     return layout;
   }
 
-  // Unused axes of the target: every device keeps its part.
+  // Adds unused axes of the target: every device keeps its part.
   void cut(const Layout& at, size_t dim) {
     const AxisNames used = axes_in_use(at);
     AxisNames unused;
@@ -324,7 +325,7 @@ class Moves {
     });
   }
 
-  // The minor axes of `dim` move to the end of another dimension.
+  // Moves the minor axes of `dim` to the end of another dimension.
   void exchange(const Layout& at, size_t dim, const AxisNames& tail,
                 const Layout& without) {
     for (size_t other = 0; other < shape_.size(); ++other) {
@@ -341,7 +342,7 @@ class Moves {
     }
   }
 
-  // Partial sums that the target does not have.
+  // Adds up partial sums that the target does not have.
   void settle(const Layout& at) {
     AxisNames due;
     for (const AxisName& axis : at.partial) {
@@ -377,8 +378,9 @@ class Moves {
     });
   }
 
-  // Axes change places while shards keep their size: all the way, or within
-  // one dimension such that what the target keeps comes first.
+  // Reorders axes while shards keep their size: into the target's order at
+  // once, or within one dimension such that the axes that the target shares
+  // come first.
   void permute(const Layout& at) {
     const auto consider = [&](const Layout& after) {
       if (after == at || !fits(after) ||
@@ -405,13 +407,13 @@ class Moves {
     }
   }
 
-  // Whether an axis is in use twice.
+  // Returns whether an axis is in use twice.
   static bool overlaps(const Layout& layout) {
     AxisNames axes = axes_in_use(layout);
     std::sort(axes.begin(), axes.end());
     return std::adjacent_find(axes.begin(), axes.end()) != axes.end();
   }
-  // Axes that shard a dimension in one of them.
+  // Returns the axes that shard a dimension in either layout.
   static AxisNames axes_of(const Layout& a, const Layout& b) {
     AxisNames axes;
     for (const Layout* layout : {&a, &b}) {

@@ -64,8 +64,8 @@ class Partitioner {
     return program_.registers[number].layout;
   }
 
-  // The layout in which a value can be read: a weight whose shards differ is
-  // gathered first.
+  // Returns the layout in which a value can be read: a weight whose shards
+  // differ in size is gathered first.
   Layout readable(ValueId value) const {
     if (!is_uneven_[value]) return program_.layouts[value];
     return without_uneven(program_.mesh, program_.layouts[value],
@@ -80,7 +80,7 @@ class Partitioner {
     return !is_uneven_[value] || is_even(layout, value);
   }
 
-  // Makes that of a weight whose shards differ, once, for a node.
+  // Gathers a weight whose shards differ in size, once, for a node.
   void make_readable(ValueId value, NodeId node) {
     if (!is_uneven_[value] || versions_[value].size() > 1) return;
     Layout layout = program_.layouts[value];
@@ -127,7 +127,7 @@ class Partitioner {
     return operands;
   }
 
-  // Under shard_map there is no choice: all is said.
+  // Returns the choice of a node under shard_map, where everything is given.
   NodeChoice mapped_choice(const GraphNode& node) const {
     NodeChoice choice{mapped_axes(program_.mesh, node),
                       {},
@@ -162,15 +162,16 @@ class Partitioner {
     emit(compute, node.result, choice.result);
     program_.layouts[result] = choice.result;
     if (wanted_[result]) {
-      // Declared is declared: nobody reads the value as it was before.
+      // A declared layout is final: nothing reads the value as it was before.
       versions_[result] = {
           materialize(node.result, *wanted_[result], number, nullptr)};
       program_.layouts[result] = *wanted_[result];
     }
   }
 
-  // The register that holds the value in that layout, made if need be: for the
-  // choice of a node or, without one, because the layout is declared.
+  // Returns the register that holds the value in that layout, and reshards if
+  // there is none. The reason is `choice`, a node's choice, or if that is null,
+  // that the layout is declared.
   RegisterId materialize(ValueId value, const Layout& layout, NodeId node,
                          const NodeChoice* choice) {
     make_readable(value, node);
@@ -212,7 +213,8 @@ class Partitioner {
     return from;
   }
 
-  // Whether a step holds more of the value than either end of the way.
+  // Returns whether a step holds more of the value than either end of the
+  // conversion.
   bool rematerializes(ValueId value, const Layout& from, const Layout& after,
                       const Layout& to) const {
     const auto held = [&](const Layout& layout) {
@@ -226,8 +228,8 @@ class Partitioner {
     return held(after) > std::max(held(from), held(to));
   }
 
-  // Whether tokens are exchanged with those of the devices that have their
-  // experts; anything else that is done with them was asked for by nobody.
+  // Returns whether a step exchanges tokens with the devices that have their
+  // experts. No one asked for any other collective on them.
   bool exchanges_tokens(ValueId value, const ReshardStep& step,
                         NodeId reader) const {
     if (step.slice || step.kind != CollectiveKind::AllToAll) return false;
@@ -239,7 +241,8 @@ class Partitioner {
            graph_.nodes[reader].op->exchange == TokenExchange::FromExperts;
   }
 
-  // Why operands that disagree are brought together.
+  // Returns the cause of a collective that brings disagreeing operands
+  // together.
   Cause unnamed() const {
     return options_.as_hooked ? Cause::Declared : Cause::Implicit;
   }
@@ -252,7 +255,8 @@ class Partitioner {
     }
     if (choice == nullptr) return Cause::Declared;
     if (!graph_.values[value].is_weight) return unnamed();
-    // The axes that the weight gives up are those of the batch.
+    // A weight is gathered for use if the axes that it gives up are the
+    // batch's.
     const bool all = std::all_of(step.axes.begin(), step.axes.end(),
                                  [&](const AxisName& axis) {
                                    return contains(choice->batch_axes, axis);
@@ -264,7 +268,7 @@ class Partitioner {
     Layout layout = readable(v);
     if (!layout.partial.empty()) {
       const Layout settled = layout.settled();
-      // Parts are summed where nothing needs them whole but the caller.
+      // Only the caller needs this sum whole: scatter it if that is cheaper.
       Layout hinted{suggested_[v], {}, Reduction::Sum};
       layout = reshards_.find(shape_of(v), layout, hinted).bytes <
                        reshards_.find(shape_of(v), layout, settled).bytes
@@ -283,7 +287,7 @@ class Partitioner {
   PerValue<PartitionSpec> suggested_;
   PerValue<std::vector<bool>> batch_dims_;
   PerValue<std::vector<RegisterId>> versions_;
-  PerValue<bool> is_uneven_;  // as it is loaded
+  PerValue<bool> is_uneven_;  // shards differ in size as they are loaded
 };
 
 }  // namespace
@@ -296,7 +300,8 @@ Program partition(const Graph& graph, const Mesh& mesh,
 
 namespace {
 
-// Under shard_map, a device waits for all that its own code reads.
+// Returns whether an instruction is a product that may be joined. Under
+// shard_map, a device waits for everything that its own code reads.
 bool is_product(const Program& program, const Instruction& instruction) {
   if (instruction.kind != Instruction::Kind::Compute ||
       instruction.overlap != Overlap::Off) {
@@ -311,8 +316,9 @@ bool is_constraint(const Program& program, const Instruction& instruction) {
          program.graph->nodes[instruction.node].op->is_constraint;
 }
 
-// A gather of padded parts cannot be joined with a product: the padding would
-// have to be removed between the steps.
+// Returns whether an instruction gathers parts without padding. Others cannot
+// be joined with a product: the padding would have to be removed between the
+// steps.
 bool is_even_gather(const Program& program, const Instruction& instruction) {
   if (instruction.kind != Instruction::Kind::Collective ||
       instruction.collective != CollectiveKind::AllGather) {
@@ -327,7 +333,7 @@ bool is_even_gather(const Program& program, const Instruction& instruction) {
          rows(instruction.result);
 }
 
-// How often every register is read, outputs included.
+// Counts how often every register is read, outputs included.
 PerRegister<int> count_reads(const Program& program) {
   PerRegister<int> reads(program.registers.size());
   for (const Instruction& instruction : program.instructions) {
@@ -371,7 +377,8 @@ void overlap_products(Program& program, Overlap overlap) {
     Instruction& at = program.instructions[i];
     if (is_product(program, at)) {
       for (size_t o = 0; o < at.operands.size(); ++o) {
-        // What is gathered may go through a constraint, which changes nothing.
+        // The gathered value may pass through constraints, which change
+        // nothing.
         std::vector<Instruction*> way;
         for (RegisterId number = at.operands[o];
              reads[number] == 1 && maker[number] != nullptr;

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// graph x plan -> Program: propagate, choose, reshard, emit.
+// partition(): turns a graph and the layouts of a plan into a Program, in four
+// steps: propagate, choose, reshard, emit.
 //
-// Written once for all operations, from their factors. Every node takes the
-// assignment of axes to factors that moves the fewest bytes, then computes the
-// least; what an operand lacks is resharded (spmd/layout.h), partial sums are
-// kept until someone needs them, and an axis that shards the batch of an
-// activation gathers a weight that it shards otherwise (FSDP).
+// It is written once for all operations, in terms of their factors. Every node
+// gets the assignment of axes to factors that moves the fewest bytes, and among
+// those the one that computes least. What an operand lacks is resharded
+// (spmd/layout.h), and partial sums stay until an operation needs the sum. If
+// an axis shards the batch of an activation and another dimension of a weight,
+// the weight is gathered (FSDP).
 #pragma once
 
 #include <optional>
@@ -19,29 +21,31 @@ namespace shardplan {
 
 struct PartitionOptions {
   Overlap overlap = Overlap::Off;
-  const Algorithm* algorithm = nullptr;  // wished for; else the table's first
-  // Layouts are those that hooks leave: what is resharded, their styles name.
+  const Algorithm* algorithm = nullptr;  // preferred; else the table's first
+                                         // that fits
+  // Layouts are those that hooks leave: every reshard is one that a style
+  // names.
   bool as_hooked = false;
 };
 
-// Where every value of the graph is to lie, as far as that is said: inputs and
-// parameters must have one, results may.
+// The layout that every value must have, if any. Inputs and parameters must
+// have one; results may.
 using WantedLayouts = PerValue<std::optional<Layout>>;
 
 Program partition(const Graph& graph, const Mesh& mesh,
                   const WantedLayouts& wanted, const PartitionOptions& options);
 
 // Collective matmuls: products interleaved with the collective that feeds or
-// drains them, a chunk at a time (Wang et al., "Overlap Communication with
+// drains them, one chunk at a time (Wang et al., "Overlap Communication with
 // Dependent Computation via Decomposition", ASPLOS 2023; xlstm's TPAsyncDense).
 
-// Joins every all-gather that only one einsum reads, and every reduce-scatter
-// of sums that only an einsum feeds, with that einsum; an einsum is joined with
-// one of them at most, its all-gather first. Off: changes nothing.
+// Joins an einsum with an all-gather that only it reads, or with a
+// reduce-scatter of sums that only it feeds. An einsum is joined with at most
+// one of them, its all-gather first. With Overlap::Off, changes nothing.
 void overlap_products(Program& program, Overlap overlap);
 
-// The algorithm whose transfers a form makes: "ring", "bidirectional-ring",
-// "split-ring". REQUIRES: not Off.
+// Returns the algorithm whose transfers an overlap makes: "ring",
+// "bidirectional-ring" or "split-ring". REQUIRES: not Off.
 const Algorithm& overlap_algorithm(Overlap overlap);
 
 }  // namespace shardplan

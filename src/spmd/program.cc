@@ -15,7 +15,8 @@ bool is_of_experts(const Graph& graph, NodeId node) {
   });
 }
 
-// Experts are sharded in a view of their own, all else on the mesh itself.
+// Returns the name of the view that reports use: experts are sharded in a view
+// of their own, everything else on the mesh itself.
 std::string_view view_for(const Program& program, bool of_experts) {
   const std::vector<MeshView>& views = program.mesh.views();
   return views[of_experts && views.size() > 1 ? 1 : 0].name;

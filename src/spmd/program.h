@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Program: a graph on a mesh, as local operations and collectives.
 //
-// The second waist of the program: one module executes it, another prices it.
-// Plain data, so that tests can break it on purpose. Every instruction has one
-// result, a register; a register holds one tensor per device.
+// The partitioner writes it, one module executes it, and another prices it. It
+// is plain data, so that tests can break it on purpose. Every instruction has
+// one result, a register; a register holds one tensor per device.
 #pragma once
 
 #include <cstddef>
@@ -32,12 +32,12 @@ struct Register {
   Shape local_shape;
 };
 
-// How the transfers of a product are interleaved with it.
+// How the transfers of a product's collective are interleaved with the product.
 enum class Overlap : uint8_t { Off, Ring, Bidirectional, Split };
 
-// Why a collective is there.
+// The reason for a collective.
 enum class Cause : uint8_t {
-  PartialSum,  // someone needs the whole sum
+  PartialSum,  // an operation needs the whole sum
   WeightUse,   // a weight is gathered before use
   Experts,     // tokens go to their experts, or answers come back
   Declared,    // a spec or constraint asks for the layout
@@ -46,48 +46,50 @@ enum class Cause : uint8_t {
 
 struct Instruction {
   enum class Kind : uint8_t {
-    Load,        // an input or parameter, as its layout says
-    Compute,     // `node` on local operands
-    Slice,       // keep the own part of dimension `dim` along `axes`
-    Collective,  // `collective` over `axes`
+    Load,        // reads an input or parameter in its layout
+    Compute,     // runs `node` on local operands
+    Slice,       // keeps the own part of dimension `dim` along `axes`
+    Collective,  // runs `collective` over `axes`
   };
   Kind kind = Kind::Compute;
   RegisterId result;
   std::vector<RegisterId> operands;
-  NodeId node;  // Compute: what; else the node that needs it, none: an output
+  NodeId node;  // Compute: the operation; else its reader; none: an output
 
   // Compute: the axes of every factor of the node.
   std::vector<AxisNames> factor_axes;
 
-  // Slice and Collective.
+  // Only for Slice and Collective.
   CollectiveKind collective = CollectiveKind::AllGather;
   AxisNames axes;  // major to minor: the order of ranks
-  // all-gather: the dimension that grows; reduce-scatter and slice: that
-  // shrinks; all-to-all: that is cut, where `grown` is put together.
+  // The dimension that an all-gather grows, that a reduce-scatter or slice
+  // shrinks, or that an all-to-all cuts while it grows `grown`.
   int dim = 0;
   int grown = 0;
   Reduction reduction = Reduction::Sum;
-  const Algorithm* algorithm = nullptr;  // none for permute
-  // Permute: per device, whose shard it gets; empty: as the layouts say.
+  const Algorithm* algorithm = nullptr;  // null for permute
+  // Permute: the device whose shard each device gets; empty: as the layouts
+  // imply.
   std::vector<int> sources;
   Cause cause = Cause::Implicit;
-  // Devices hold more of the value in between than before or after.
+  // The step leaves devices with more of the value than they hold before and
+  // after the whole conversion.
   bool rematerializes = false;
 
-  // Compute with its collective, an all-gather of operand `overlapped` or a
-  // reduce-scatter of the result, in steps: the product of a chunk while the
-  // next one travels. `dim` and `axes` are those of the collective.
+  // A Compute that is joined with its collective, an all-gather of operand
+  // `overlapped` or a reduce-scatter of the result: it multiplies one chunk
+  // while the next one is sent. `dim` and `axes` are those of the collective.
   Overlap overlap = Overlap::Off;
   std::optional<size_t> overlapped;
 };
 
 struct Program {
-  Mesh mesh;  // of sub-axes (core/views.h), whose names all axes here are
+  Mesh mesh;  // has sub-axes (core/views.h), the only axes used here
   const Graph* graph = nullptr;  // outlives the program
   PerRegister<Register> registers = {};
   PerInstruction<Instruction> instructions = {};
   std::vector<RegisterId> outputs = {};  // one per output of the graph
-  // The layout in which a value is handed on.
+  // The layout in which a value is handed on to its readers.
   PerValue<Layout> layouts = {};
 };
 
@@ -95,10 +97,10 @@ struct Program {
 std::vector<int> permute_sources(const Program& program,
                                  const Instruction& permute);
 
-// For reports: axes of an instruction that serves the node (none: an output),
-// or the layout of a value, by the names that users gave: those of the experts'
-// view for experts, and those of the mesh for all else. Sub-axes that are only
-// a part of an axis keep their own name.
+// For reports: return the axes of an instruction that serves the node (none: an
+// output), or the layout of a value, by the names that users gave: those of the
+// experts' view for experts, those of the mesh for everything else. A sub-axis
+// that is only part of an axis keeps its own name.
 AxisNames reported_axes(const Program& program, const AxisNames& axes,
                         NodeId node);
 Layout reported_layout(const Program& program, Layout layout, ValueId value);

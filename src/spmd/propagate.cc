@@ -13,7 +13,7 @@
 namespace shardplan {
 namespace {
 
-// One node's say in what its operands and result look like.
+// Spreads specs between a node's operands and its result.
 class Spreader {
  public:
   Spreader(const Graph& graph, const Mesh& mesh,
@@ -21,7 +21,7 @@ class Spreader {
            PerValue<PartitionSpec>& specs)
       : graph_(graph), mesh_(mesh), wanted_(wanted), specs_(specs) {}
 
-  // Whether anything changed.
+  // Returns whether anything changed.
   bool spread(const GraphNode& node) {
     if (node.shard_map) return suggest_mapped(node);
     FactorAxes axes(node.rule.factors.size());
@@ -38,7 +38,7 @@ class Spreader {
   }
 
  private:
-  // Specs under shard_map say what its operands and result look like.
+  // Spreads the specs of a shard_map to its operands and result.
   bool suggest_mapped(const GraphNode& node) {
     bool changed = false;
     for (size_t i = 0; i < node.operands.size(); ++i) {
@@ -67,7 +67,7 @@ class Spreader {
     return spec && give(*spec, value);
   }
 
-  // To dimensions that have no axes yet.
+  // Gives axes to dimensions that have none yet; returns whether any changed.
   bool give(const PartitionSpec& written, ValueId value) {
     if (wanted_[value]) return false;
     const PartitionSpec spec =
@@ -98,7 +98,7 @@ class Spreader {
   PerValue<PartitionSpec>& specs_;
 };
 
-// eformer's token, and the names that flax and MaxText give the axis.
+// Accepts eformer's token and the names that flax and MaxText give the axis.
 bool is_batch_label(std::string_view label) {
   return label == "BATCH" || label == "__BATCH__" || label == "batch" ||
          label == "activation_batch";
@@ -114,7 +114,7 @@ PerValue<PartitionSpec> suggest(const Graph& graph, const Mesh& mesh,
                          : replicated(graph.values[v].shape.size()).spec;
   }
   Spreader spreader(graph, mesh, wanted, specs);
-  // Every change gives axes to a dimension that had none: this ends.
+  // Every change gives axes to a dimension that had none, so this ends.
   for (bool changed = true; changed;) {
     changed = false;
     for (const GraphNode& node : graph.nodes) changed |= spreader.spread(node);
@@ -165,12 +165,12 @@ PerValue<std::vector<bool>> find_batch_dims(const Graph& graph) {
 
 namespace {
 
-// Operations have few factors and tensors few axes; beyond this many
-// assignments only the first of each factor's candidates are weighed.
+// Operations have few factors, and tensors have few axes. Beyond this many
+// assignments, only the first candidate of each factor is weighed.
 constexpr int64_t kMaxAssignments = 20'000;
 
-// Bytes, collectives before the operation, operations of one device, bytes of
-// the result.
+// The bytes, the collectives before the operation, the operations of one
+// device, and the bytes of the result.
 using Weight = std::tuple<double, size_t, int64_t, double>;
 
 bool contains_all(const AxisNames& axes, const AxisNames& some) {
@@ -216,7 +216,7 @@ class Chooser {
         add_candidate(f, {axes[f].begin(),
                           axes[f].begin() + static_cast<ptrdiff_t>(count)});
       }
-      // Answers of experts go home over the axes that cut the batch, which may
+      // Answers of experts return over the axes that shard the batch, which may
       // be the first of the experts' axes, and are summed over the rest.
       if (node_.op->exchange != TokenExchange::FromExperts) continue;
       for (size_t first = 1; first < axes[f].size(); ++first) {
@@ -252,8 +252,8 @@ class Chooser {
     }
   }
 
-  // Whether a dimension, the last but one, begins with groups of tokens that
-  // are sent to experts each by itself.
+  // Returns whether a dimension, the last but one, begins with groups of
+  // tokens, each of which is sent to experts separately.
   bool are_token_groups(const std::vector<DimFactors>& dims, size_t dim) const {
     if (node_.op->exchange == TokenExchange::None || dim + 2 != dims.size()) {
       return false;
@@ -262,8 +262,8 @@ class Chooser {
     return node_.rule.factors[major].kind == FactorKind::Pass;
   }
 
-  // A batch factor keeps the axes that it has, where operands agree on them.
-  // One that has more of them than the others has them all.
+  // Lets a batch factor keep the axes that it has, if operands agree on them.
+  // If an operand has more of them than the others, the factor keeps them all.
   void keep_batches() {
     std::vector<AxisNames> kept(candidates_.size());
     std::vector<bool> disputed(candidates_.size());
@@ -299,9 +299,9 @@ class Chooser {
                        operands_[operand].available.front().spec);
   }
 
-  // Whether an operand of a product has the axis on another factor that is in
-  // all tensors, as experts are: tokens may then go to their weights (expert
-  // parallelism) instead of weights to tokens.
+  // Returns whether an operand of a product has the axis on another factor that
+  // occurs in all tensors, as experts do. Tokens may then go to their weights
+  // (expert parallelism) instead of weights to tokens.
   bool shards_a_common_factor(const AxisName& axis, size_t batch) const {
     if (!is_product()) return false;
     for (size_t i = 0; i < operands_.size(); ++i) {
@@ -325,14 +325,15 @@ class Chooser {
                        });
   }
 
-  // What is said of axes before anything is weighed.
+  // The axes of a factor that are decided before anything is weighed.
   struct Bound {
-    AxisNames stay;  // on a factor
+    AxisNames stay;  // on the factor
     AxisNames leave;
   };
 
-  // The factors of a product keep axes, or lose them, whatever the bytes say.
-  // Rows of a table that ids look up are summed over devices as well.
+  // Makes the factors of a product keep or lose axes, whatever the bytes say.
+  // The rows of a table that ids look up are treated alike, since they are also
+  // summed over devices.
   void keep_products() {
     const bool product = is_product();
     if (!product && node_.op->linearity != Linearity::None) return;
@@ -355,7 +356,7 @@ class Chooser {
     for (size_t f = 0; f < bounds.size(); ++f) limit(f, bounds[f]);
   }
 
-  // Candidates of a factor that are as said, where there are any.
+  // Limits a factor to the candidates that obey `bound`, if there are any.
   void limit(size_t factor, const Bound& bound) {
     std::vector<AxisNames> fitting;
     for (const AxisNames& axes : candidates_[factor]) {
@@ -367,8 +368,8 @@ class Chooser {
     if (!fitting.empty()) candidates_[factor] = std::move(fitting);
   }
 
-  // Whether operand `i` keeps an axis that it has on a factor; empty where the
-  // bytes decide.
+  // Returns whether operand `i` keeps an axis that it has on a factor; nothing
+  // if the bytes decide.
   std::optional<bool> stays_on(const std::vector<FactorAxes>& held, size_t i,
                                size_t f, const AxisName& axis) const {
     const bool is_sum = is_summed(f);
@@ -376,7 +377,7 @@ class Chooser {
     for (size_t j = 0; j < held.size(); ++j) {
       if (j == i) continue;
       if (contains(held[j][f], axis)) {
-        // Both operands are cut alike.
+        // Both operands are sharded alike.
         return is_sum || operands_[i].is_weight || operands_[j].is_weight
                    ? std::optional(true)
                    : std::nullopt;
@@ -432,7 +433,7 @@ class Chooser {
     axes_[factor].clear();
   }
 
-  // The partial sums that operand `i` may keep.
+  // Returns the axes over which operand `i` may stay partial.
   AxisNames keepable(size_t i) const {
     AxisNames axes;
     const Layout& layout = operands_[i].available.front();
@@ -443,7 +444,7 @@ class Chooser {
     return axes;
   }
 
-  // Every way to treat operands that are partial sums.
+  // Weighs every way to treat operands that are partial sums.
   void weigh_all() {
     const std::vector<AxisNames> settled(operands_.size());
     weigh(settled);
@@ -464,7 +465,8 @@ class Chooser {
     }
   }
 
-  // The layout that the operation leaves; empty where it cannot.
+  // Returns the layout that the operation leaves; nothing if that is
+  // impossible.
   std::optional<Layout> result_layout(const std::vector<AxisNames>& kept) {
     const std::optional<PartitionSpec> spec =
         spec_of(mesh_, node_.rule, node_.rule.result, axes_);
@@ -518,7 +520,7 @@ class Chooser {
     }
     const Shape local_result = local_shape(mesh_, *result, result_);
     const TensorType type{DType::F32, local_result};
-    // Elements fit 63 bits, bytes need not.
+    // The number of elements fits 63 bits; the number of bytes need not.
     const auto result_bytes =
         static_cast<double>(wide_byte_count(type.elements(), type.dtype));
     bytes += settling(*result, result_bytes);
@@ -528,8 +530,9 @@ class Chooser {
     if (!best_ || weight < best_->first) best_.emplace(weight, choice);
   }
 
-  // Bytes until the result is what is wanted of it: known where a layout is
-  // wanted, else an all-reduce, or half of it where the sum may be scattered.
+  // Returns the bytes until the result is what is wanted: exact if a layout is
+  // wanted, else those of an all-reduce, or half of that if the sum may be
+  // scattered.
   double settling(const Layout& result, double local_bytes) {
     if (wanted_) return reshards_.find(result_, result, *wanted_).bytes;
     if (result.partial.empty()) return 0;
@@ -553,7 +556,7 @@ class Chooser {
   const PartitionSpec& suggested_;
   ReshardCache& reshards_;
   std::vector<std::vector<AxisNames>> candidates_;  // per factor
-  FactorAxes axes_;                                 // being tried
+  FactorAxes axes_;                                 // currently tried
   AxisNames used_;
   AxisNames batch_axes_;
   std::optional<std::pair<Weight, NodeChoice>> best_;

@@ -11,12 +11,12 @@
 namespace shardplan {
 namespace {
 
-// Of one dimension: how often an in spec cuts it.
+// Returns how many parts an in spec cuts one dimension into.
 int64_t cuts_of(const Mesh& mesh, const PartitionSpec& spec, size_t dim) {
   return dim < spec.dims.size() ? shard_count(mesh, spec.dims[dim]) : 1;
 }
 
-// What a device has of an operand.
+// Returns the shape of what a device has of an operand.
 Shape own_shape(const Mesh& mesh, const PartitionSpec& spec, Shape shape) {
   for (size_t dim = 0; dim < shape.size(); ++dim) {
     shape[dim] /= cuts_of(mesh, spec, dim);
@@ -86,7 +86,7 @@ class Checker {
     return fine;
   }
 
-  // Rows are left over: reported; false where there is nothing to run.
+  // Reports that rows are left over; returns false if there is nothing to run.
   bool uneven(const GraphNode& node, size_t operand, size_t dim, int64_t cuts) {
     const Value& value = graph_.values[node.operands[operand]];
     const int64_t size = value.shape[dim];

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operations under shard_map (core/graph_description.h): every device applies
-// the operation to its own shards as though they were all there is.
+// the operation to its own shards as if they were all there is.
 //
-// Nothing is chosen here. What the code of a device does with its shards is
-// what is to be found out, right or wrong, so the only demands are that shards
-// have shapes that the operation takes, and give the shape that the out spec
-// says. Rows that do not divide are cut as `size // devices` cuts them: the
-// last ones are on no device.
+// Nothing is chosen here. The point is to find out what a device's code does
+// with its shards, right or wrong. So the only requirements are that the
+// operation accepts the shapes of the shards and gives the shape that the out
+// spec declares. Rows that do not divide are cut as `size // devices` cuts
+// them: the last ones are on no device.
 #pragma once
 
 #include <optional>
@@ -20,26 +20,28 @@
 
 namespace shardplan {
 
-// The layout in which operand `index` is brought to the operation. A dimension
-// that does not divide stays whole there, and is cut by the operation itself
-// (sim/execute.h). REQUIRES, here and below: the node has a shard_map.
+// Returns the layout in which operand `index` is brought to the operation. A
+// dimension that does not divide stays whole there, and the operation itself
+// cuts it (sim/execute.h). REQUIRES, here and below: the node has a shard_map.
 Layout mapped_operand(const Graph& graph, const Mesh& mesh,
                       const GraphNode& node, size_t index);
-// The layout of what the devices leave; sums over `psum` are not taken yet.
+// Returns the layout of what the devices leave, before it is summed over
+// `psum`.
 Layout mapped_result(const Graph& graph, const Mesh& mesh,
                      const GraphNode& node);
-// The axes that in_specs give to every factor, also where they do not divide.
+// Returns the axes that in_specs give to every factor, even if they do not
+// divide.
 FactorAxes mapped_axes(const Mesh& mesh, const GraphNode& node);
 
-// Attributes as a device has them: of `slice`, rows of the whole become the
-// same part of its own. `local`: shapes of its operands. Empty where the part
-// is not a whole number of rows.
+// Returns the attributes as a device has them: `slice` reads the same part of
+// the device's rows as of the whole. `local` holds the shapes of the device's
+// operands. Returns nothing if the part is not a whole number of rows.
 std::optional<Attributes> mapped_attributes(const GraphNode& node,
                                             std::span<const Shape> local);
 
-// Whether every shard_map of the graph can be run on the mesh; else SP015, or
-// SP201 for an axis that neither the mesh has nor `declared` names. Rows that
-// are on no device are SP203.
+// Returns whether every shard_map of the graph can run on the mesh. Reports
+// SP015 if not, which includes an axis that neither the mesh nor `declared`
+// has. Rows that are on no device are SP203.
 bool check_shard_maps(const Graph& graph, const Mesh& mesh,
                       const AxisNames& declared, Diagnostics& diags);
 

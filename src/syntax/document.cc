@@ -29,7 +29,7 @@ std::optional<T> whole_number(std::string_view digits, int base) {
 
 uint32_t read_value(JsonScanner& scanner, DocumentBuilder& builder);
 
-// The items of the list or map that the scanner has just entered.
+// Reads the items of the list or map that the scanner has just entered.
 uint32_t read_items(JsonScanner& scanner, DocumentBuilder& builder,
                     NodeKind kind) {
   using Token = JsonScanner::Token;
@@ -74,8 +74,8 @@ uint32_t read_value(JsonScanner& scanner, DocumentBuilder& builder) {
   }
 }
 
-// Why the text is not JSON. Empty when it is; nothing is built yet, so that the
-// text may still be read as YAML.
+// Returns why the text is not JSON, or nothing if it is. Builds nothing, so
+// that the text can still be read as YAML.
 std::optional<SyntaxError> json_error(const SourceFile& source) {
   JsonScanner scanner(source);
   while (scanner.next() != JsonScanner::Token::End) {
@@ -86,7 +86,7 @@ std::optional<SyntaxError> json_error(const SourceFile& source) {
   return std::nullopt;
 }
 
-// Of a text that is the program's own; empty for all others.
+// Returns the packed document of a shipped text; empty for all others.
 std::string_view packed_of(std::string_view text) {
   const auto files = shipped_files();
   const auto packed = packed_shipped_files();
@@ -138,7 +138,8 @@ std::optional<double> Node::number() const {
   std::string_view digits = text();
   const bool negative = digits.substr(0, 1) == "-";
   if (negative || digits.substr(0, 1) == "+") digits.remove_prefix(1);
-  // YAML's `.inf` and `.nan`; from_chars knows the words without the point.
+  // Accepts YAML's `.inf` and `.nan`; from_chars knows the words without the
+  // dot.
   if (digits.find_first_of("nN") != std::string_view::npos) {
     digits.remove_prefix(1);
   }
@@ -213,7 +214,8 @@ std::optional<Document> parse_document(SourcePtr source, Diagnostics& diags,
     return builder.finish();
   }
   if (const auto not_yaml = read_yaml(file, builder, includes)) {
-    // The reader that came further is the one that the text was meant for.
+    // Reports the error of the reader that got further: the text was meant for
+    // it.
     const bool json_is_nearer =
         not_json && not_json->where.begin >= not_yaml->where.begin;
     return report(json_is_nearer ? *not_json : *not_yaml, diags);
@@ -309,7 +311,7 @@ bool DocumentBuilder::wants_key() const {
 std::string_view DocumentBuilder::kept(std::string_view text, Span where) {
   if (text.empty()) return {};
   const std::string_view written = where.text();
-  // As it is, or within quotes.
+  // The text literally, or within quotes.
   for (const size_t skipped : {size_t{0}, size_t{1}}) {
     const std::string_view same =
         written.substr(std::min(skipped, written.size()), text.size());

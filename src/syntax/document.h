@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Document: JSON or YAML as one tree of nodes with places.
+// Document: JSON or YAML as a tree of nodes with source locations.
 //
-// Rules, configs and hand-written manifests are small and are read as trees;
-// both syntaxes give the same nodes, so every reader gets file:line:column,
+// Rules, configs and hand-written manifests are small and are read as trees.
+// Both syntaxes produce the same nodes, so every reader gets file:line:column,
 // duplicate-key and unknown-key errors from here. A text whose first character
-// is `{` or `[` is tried as JSON first, anything else is YAML 1.2 core:
+// is `{` or `[` is tried as JSON first; anything else is YAML 1.2 core:
 // unquoted `null`, `~` and nothing at all are Null, `true` and `false` are
-// Bool, integers and decimals are numbers. Refused, with one diagnostic:
-// duplicate keys (SP003), several documents in a file, aliases that contain
-// themselves or expand beyond a million nodes, nesting deeper than 256, keys
-// that are not text, merge keys, tags other than YAML's own (SP002).
+// Bool, integers and decimals are numbers. These are rejected, with one
+// diagnostic: duplicate keys (SP003), several documents in a file, aliases that
+// contain themselves or expand beyond a million nodes, nesting deeper than 256,
+// keys that are not text, merge keys, and tags other than YAML's own (SP002).
 #pragma once
 
 #include <cstdint>
@@ -31,8 +31,8 @@ class Document;
 
 enum class NodeKind : uint8_t { Null, Bool, Integer, Real, String, List, Map };
 
-// A view of one node; as cheap to copy as a pointer. Valid while its Document
-// lives.
+// A view of one node, as cheap to copy as a pointer. Valid as long as its
+// Document.
 class Node {
  public:
   Node(const Document* document, uint32_t index)
@@ -45,17 +45,18 @@ class Node {
   bool is_list() const { return kind() == NodeKind::List; }
   bool is_map() const { return kind() == NodeKind::Map; }
 
-  // String: its text. Numbers and booleans: their spelling.
+  // A string's text; for numbers and booleans their spelling.
   std::string_view text() const;
-  // Integer that fits 63 bits and a sign; also 0x1F and 0o17 in YAML.
+  // The value of an integer that fits 63 bits and a sign; YAML also allows 0x1F
+  // and 0o17.
   std::optional<int64_t> integer() const;
-  std::optional<double> number() const;  // Integer or Real
+  std::optional<double> number() const;  // for Integer or Real
   std::optional<bool> boolean() const;
 
-  // List: its items; Map: its values. Null and scalars have none.
+  // The items of a list or the values of a map. Null and scalars have none.
   size_t size() const;
   Node item(size_t index) const;
-  // Map: the key of entry `index`, and its place.
+  // The key of a map's entry `index`, and its location.
   std::string_view key(size_t index) const;
   Span key_span(size_t index) const;
   std::optional<Node> find(std::string_view key) const;
@@ -74,8 +75,9 @@ class Document {
  private:
   friend class Node;
   friend class DocumentBuilder;
-  // Twelve megabytes can be six million nodes, so these are kept small: places
-  // as offsets, and texts as views of the source wherever it spells them so.
+  // Twelve megabytes of text can be six million nodes, so nodes are small:
+  // locations are offsets, and texts are views of the source if it contains
+  // them literally.
   struct Key {
     std::string_view text;
     uint32_t begin = 0;
@@ -83,13 +85,13 @@ class Document {
   };
   struct Children {
     std::vector<uint32_t> items;
-    std::vector<Key> keys;  // of a map, as many as items
+    std::vector<Key> keys;  // for a map, one per item
   };
   struct Entry {
     std::string_view text;
     uint32_t begin = 0;
     uint32_t end = 0;
-    uint32_t children = 0;  // of a list or map; of others none, which is 0
+    uint32_t children = 0;  // index, for a list or map; else 0, which is empty
     NodeKind kind = NodeKind::Null;
   };
   Span span(uint32_t begin, uint32_t end) const {
@@ -97,59 +99,61 @@ class Document {
   }
 
   SourcePtr source_;
-  // A deque gives room piece by piece: nothing is held twice as it grows.
+  // A deque allocates in pieces, so its memory is never doubled as it grows.
   std::deque<Entry> entries_;
   std::vector<Children> children_ = std::vector<Children>(1);
-  // Texts that the source spells otherwise. Shared: views stay valid.
+  // Texts that the source spells differently. Shared, so that views stay valid.
   std::shared_ptr<std::deque<std::string>> texts_;
   uint32_t root_ = 0;
 };
 
-// Longer texts are refused (SP002): trees are for what people write.
-// Offsets fit 32 bits.
+// Longer texts are rejected (SP002), since trees are for hand-written files.
+// Offsets thus fit 32 bits.
 inline constexpr size_t kMaxDocumentBytes = size_t{64} << 20U;
 
-// `!include FILE` of YAML, which several programs read: refused, or the text
-// "!include FILE".
+// How to treat YAML's `!include FILE`, which several programs support: as an
+// error, or as the text "!include FILE".
 enum class Includes : uint8_t { Refuse, AsText };
 
 std::optional<Document> parse_document(SourcePtr source, Diagnostics& diags,
                                        Includes includes = Includes::Refuse);
 
-// Readers' helpers: each reports what is wrong and returns empty.
-// "`mesh` must be a map, not a list" (SP002). An integer is a Real too.
+// Helpers for readers. Each reports what is wrong and returns nothing.
+//
+// Requires a kind of node: "`mesh` must be a map, not a list" (SP002). An
+// integer also counts as a Real.
 std::optional<Node> require(const Node& node, NodeKind kind,
                             std::string_view what, Diagnostics& diags);
-// Reports SP004 for every key that is not in `known`, with the nearest of them.
-// False when there was one.
+// Reports SP004 for every key that is not in `known`, with the nearest known
+// key. Returns false if there was one.
 bool reject_unknown_keys(const Node& map, std::span<const std::string> known,
                          Diagnostics& diags);
 void report_unknown_key(std::string_view key, Span where,
                         std::span<const std::string> known, Diagnostics& diags);
-// "a map", "a list", "a string", "an integer", "a number", "true or false",
-// "nothing".
+// Returns "a map", "a list", "a string", "an integer", "a number", "true or
+// false" or "nothing".
 std::string_view kind_name(NodeKind kind);
 
-// DocumentBuilder: events of a parser, JSON's or YAML's, become a Document.
+// DocumentBuilder: builds a Document from the events of a JSON or YAML parser.
 //
-// Internal to io/document*.cc. Values arrive in the order of the text; inside
-// a map each is preceded by key(). Duplicate keys are reported here, since both
-// syntaxes need it. REQUIRES of every call: the events form one tree.
+// Internal to syntax/. Values arrive in the order of the text; inside a map
+// each one is preceded by key(). Duplicate keys are reported here, since both
+// syntaxes need it. REQUIRES for every call: the events form one tree.
 
 class DocumentBuilder {
  public:
   DocumentBuilder(SourcePtr source, Diagnostics& diags);
 
-  // Texts are copied where the source does not spell them so.
-  // Within a map: the key of the value that follows.
+  // Sets the key of the value that follows, within a map. Texts are copied only
+  // if the source does not contain them literally.
   void key(std::string_view text, Span where);
-  // Each returns the node's number.
+  // Return the node's number.
   uint32_t scalar(NodeKind kind, std::string_view text, Span where);
   uint32_t begin(NodeKind kind, uint64_t offset);
   uint32_t end(uint64_t offset);
-  // Puts a complete node in a second place (a YAML alias).
+  // Attaches a complete node in a second place (a YAML alias).
   void repeat(uint32_t node) { attach(node); }
-  // A scalar that has no place in the tree, for aliases of map keys.
+  // Adds a scalar that is not in the tree, for aliases of map keys.
   uint32_t detached(std::string_view text, Span where);
 
   size_t depth() const { return open_.size(); }
@@ -159,12 +163,13 @@ class DocumentBuilder {
     return document_.entries_[node].text;
   }
 
-  // Empty when a duplicate key was reported. A text without a value is Null.
+  // Returns nothing if a duplicate key was reported. A text without a value is
+  // Null.
   std::optional<Document> finish();
 
  private:
   uint32_t add(NodeKind kind, std::string_view text, Span where);
-  // The same text for as long as the document lives.
+  // Returns the same text, valid as long as the document.
   std::string_view kept(std::string_view text, Span where);
   Document::Children& children(uint32_t node) {
     return document_.children_[document_.entries_[node].children];
@@ -178,7 +183,7 @@ class DocumentBuilder {
 
   Diagnostics& diags_;
   Document document_;
-  std::vector<uint32_t> open_;  // the lists and maps that we are in
+  std::vector<uint32_t> open_;  // the enclosing lists and maps
   int64_t duplicates_ = 0;
 };
 

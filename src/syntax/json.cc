@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Manifests consist mostly of strings, so those decide the speed: eight bytes
-// at a time are tested for anything but plain ASCII, and a string without
+// Manifests consist mostly of strings, so strings determine the speed: eight
+// bytes at a time are tested for anything but plain ASCII, and a string without
 // escapes is a view into the source.
 #include "syntax/json.h"
 
@@ -28,15 +28,15 @@ constexpr bool is_json_blank(char c) {
   return c == ' ' || c == '\n' || c == '\t' || c == '\r';
 }
 
-// Whether a byte ends a run of plain text within a string: a quote, an escape,
-// a control character or the start of a longer code point.
+// Returns whether a byte ends a run of plain text within a string: a quote, an
+// escape, a control character or the start of a multi-byte code point.
 constexpr bool is_special(char c) {
   return c == '"' || c == '\\' || static_cast<unsigned char>(c) < 0x20 ||
          static_cast<unsigned char>(c) >= 0x80;
 }
 
-// High bits mark bytes that are special. Borrows may mark more bytes above the
-// lowest marked one, never below it.
+// Sets the high bit of each special byte. Borrows may also set the high bits of
+// bytes above the lowest special one, but never below it.
 uint64_t special_bytes(uint64_t word) {
   const uint64_t quote = word ^ (kOnes * '"');
   const uint64_t escape = word ^ (kOnes * '\\');
@@ -44,7 +44,7 @@ uint64_t special_bytes(uint64_t word) {
   return (((quote - kOnes) | (escape - kOnes) | below_space) | word) & kHighs;
 }
 
-// The first special byte at or after `at`, or the text's size.
+// Returns the first special byte at or after `at`, or the text's size.
 uint64_t first_special(std::string_view text, uint64_t at) {
   while (at + sizeof(uint64_t) <= text.size()) {
     uint64_t word = 0;
@@ -59,7 +59,7 @@ uint64_t first_special(std::string_view text, uint64_t at) {
   return at;
 }
 
-// How an unexpected character is called in a message.
+// Returns how a message refers to an unexpected character.
 std::string shown(std::string_view text, uint64_t at) {
   const size_t length = utf8_length(text, at);
   const auto byte = static_cast<unsigned char>(text[at]);
@@ -414,7 +414,7 @@ std::string_view token_kind(JsonScanner::Token token) {
   }
 }
 
-// Numbers may be as long as the file.
+// Shortens the text, since a number may be as long as the file.
 std::string quoted_token(std::string_view number) {
   constexpr size_t kLimit = 30;
   if (number.size() <= kLimit) return std::string(number);

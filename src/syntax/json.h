@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A streaming reader of JSON (RFC 8259) that knows where everything stands.
+// JsonScanner: a streaming reader of JSON (RFC 8259) that knows the location of
+// every token.
 //
-// Pulls one token after the other out of a text that somebody keeps in memory
-// (usually a mapped file), checking the grammar, string escapes and UTF-8 as it
-// goes; nothing is allocated per token. Manifests, checkpoints' headers,
-// indices, plans and documents are all read through it. Duplicate keys are the
-// caller's to find, since only it knows how many to expect.
+// It reads one token after the other from a text in memory (usually a mapped
+// file), and checks the grammar, string escapes and UTF-8. It allocates nothing
+// per token. Manifests, checkpoint headers, indices, plans and documents are
+// all read with it. The caller must detect duplicate keys, since only the
+// caller knows how many keys to expect.
 #pragma once
 
 #include <array>
@@ -33,7 +34,7 @@ class JsonScanner {
     False,
     Null,
     End,    // the document is complete
-    Error,  // see error(); every further next() gives Error again
+    Error,  // see error(); every further next() returns Error
   };
 
   // Scans bytes [begin, end) of the source.
@@ -43,25 +44,24 @@ class JsonScanner {
   Token next();
   Token token() const { return token_; }
 
-  // Key and String: the decoded text, valid until the next call of next(); a
-  // view into the source unless it has escapes. Number: its spelling.
+  // For Key and String: the decoded text, valid until the next call of next();
+  // a view into the source unless it has escapes. For Number: its spelling.
   std::string_view text() const { return text_; }
-  // The token, quotes included.
+  // The token, including quotes.
   Span span() const { return {source_, begin_, end_}; }
-  // Number: its value, when it is an integer that fits 63 bits.
+  // The value of a Number that is an integer within 63 bits.
   std::optional<int64_t> integer() const;
 
-  // What follows where a value is to begin, which next() would read; empty
-  // where something else is to come. Of text that next() has read as a whole
-  // value before, and that stands here again, take() skips so many bytes: that
-  // value is the token then, as an object that has been closed.
-  // REQUIRES: these bytes are an object or a text, and the scanner is no deeper
-  // than it was there.
+  // For values that were read before. ahead() returns the text that begins with
+  // the next value, or nothing if no value comes next. If it begins with bytes
+  // that next() has already read as a whole value elsewhere, take() skips them;
+  // the token is then EndObject. REQUIRES: the bytes are an object or a string,
+  // and the scanner is no deeper than when it read them.
   std::string_view ahead();
   void take(size_t bytes);
 
-  // Skips the rest of the value that starts with the current token (for
-  // scalars nothing). False on a malformed value.
+  // Skips the rest of the value that starts with the current token; for scalars
+  // nothing. Returns false for a malformed value.
   bool skip_value();
 
   // Why the text is malformed, and where.
@@ -70,11 +70,11 @@ class JsonScanner {
   // Reports error() as SP002.
   Diagnostics::Builder report(Diagnostics& diags) const;
 
-  // Nesting deeper than this is refused.
+  // Deeper nesting is rejected.
   static constexpr size_t kMaxDepth = 256;
 
  private:
-  // What the grammar allows at `at_`, blanks aside.
+  // The tokens that the grammar allows at `at_`, after blanks.
   enum class Expect : uint8_t {
     Value,       // after `,` in an array, after a key, or at the start
     ItemOrEnd,   // after `[`
@@ -101,12 +101,12 @@ class JsonScanner {
   bool scan_unicode_escape();
   std::optional<uint32_t> scan_hex4();
   bool fail_in_string();
-  // Records the error; the place is one character unless `end` is given.
+  // Records the error, located at one character unless `end` is given.
   Token fail(std::string message, uint64_t begin, uint64_t end = 0);
   Token fail_unexpected(std::string_view expected);
 
   const SourceFile* source_;
-  std::string_view all_;  // up to the limit
+  std::string_view all_;  // up to `end`
   uint64_t at_ = 0;
   uint64_t begin_ = 0;
   uint64_t end_ = 0;
@@ -121,16 +121,17 @@ class JsonScanner {
   uint64_t error_end_ = 0;
 };
 
-// Typed reading on top of JsonScanner: maps, lists, texts and integers, with
-// the message when something else stands there.
+// JsonReader: typed reading with JsonScanner. It reads maps, lists, strings and
+// integers, and reports any other value.
 //
 //   JsonReader reader(source, diags);
 //   reader.advance() && reader.map("the index", [&](const std::string& key,
 //                                                   Span where) { ... }) &&
 //       reader.finish();
 //
-// Every reader starts with the current token being the value's first and ends
-// on its last. False means that the reason has been reported (SP002).
+// When a function is called, the current token is the first of the value; when
+// it returns, it is the last. False means that the reason has been reported
+// (SP002).
 
 class JsonReader {
  public:
@@ -141,24 +142,24 @@ class JsonReader {
              uint64_t end = UINT64_MAX)
       : scanner_(source, begin, end), diags_(diags) {}
 
-  // To the next token; false when the text is malformed.
+  // Advances to the next token. Returns false if the text is malformed.
   bool advance();
-  // Nothing may follow the value just read.
+  // Checks that nothing follows the value just read.
   bool finish() { return advance(); }
 
   Token token() const { return scanner_.token(); }
   Span span() const { return scanner_.span(); }
   std::string_view text() const { return scanner_.text(); }
 
-  // Calls `entry(key, place of the key)` at the first token of each value,
-  // which it must read or skip; false from it ends the reading.
+  // Calls `entry(key, location of the key)` at the first token of each value,
+  // which it must read or skip. If it returns false, reading stops.
   template <typename Entry>
   bool map(std::string_view what, Entry entry) {
     return map(
         what, [](std::string_view, Span) { return false; }, entry);
   }
-  // The same, but values that `taken(key, place)` takes (JsonScanner::take),
-  // which is called behind the key.
+  // The same, except for values that `taken(key, location)` skips by
+  // JsonScanner::take. It is called after each key.
   template <typename Taken, typename Entry>
   bool map(std::string_view what, Taken taken, Entry entry) {
     if (!expect(Token::BeginObject, what, "a map")) return false;
@@ -187,13 +188,13 @@ class JsonReader {
   }
 
   bool string(std::string_view what, std::string& value);
-  // An integer written without fraction or exponent, of at most 63 bits.
+  // Reads an integer of at most 63 bits without fraction or exponent.
   bool integer(std::string_view what, int64_t& value);
   bool boolean(std::string_view what, bool& value);
-  // As integer(), and not negative.
+  // Reads an integer that is not negative.
   bool size(std::string_view what, int64_t& value);
   bool skip();
-  // Skips a value and gives its place.
+  // Skips a value and returns its location.
   bool skip(Span& where);
 
   // Reports SP002 at `where`.

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A place in the text of an MLIR module, and the few forms that are read there.
+// MlirCursor: a position in the text of an MLIR module, with readers for a few
+// token forms.
 //
-// Not a parser of MLIR: blanks and comments are skipped, strings decoded, and
-// what nobody asked for is passed over as balanced brackets. Every call moves
-// forward or fails; nothing is allocated but decoded strings.
+// It is not a parser of MLIR: it skips blanks and comments, decodes strings,
+// and skips anything else as balanced brackets. Every call moves forward or
+// fails; only decoded strings are allocated.
 #pragma once
 
 #include <cstdint>
@@ -21,27 +22,28 @@ class MlirCursor {
   explicit MlirCursor(const SourceFile& source, uint64_t begin = 0,
                       uint64_t end = UINT64_MAX);
 
-  // The place behind blanks and comments.
+  // The position after blanks and comments.
   uint64_t at() const { return at_; }
   bool done() const { return at_ >= text_.size(); }
   char peek() const { return done() ? '\0' : text_[at_]; }
   Span span_from(uint64_t begin) const;
-  // The character, or token, at this place.
+  // The character or token at this position.
   Span here() const;
 
-  // Moves behind `text` if it stands here; words end at a word's end.
+  // Skips `text` if it is next. A word must match completely.
   bool accept(std::string_view text);
-  // [A-Za-z0-9_.$-]+, such as `func.func`, `arg0`, `8x16xf32`; else empty.
+  // Reads [A-Za-z0-9_.$-]+, such as `func.func`, `arg0`, `8x16xf32`; else
+  // empty.
   std::string_view word();
   std::optional<int64_t> integer();
-  // A string in quotes; empty when none stands here or it does not end.
+  // Reads a quoted string; empty if there is none or it has no end.
   std::optional<std::string> string();
-  // `@name` or `@"name"`, without the sign.
+  // Reads `@name` or `@"name"`, and returns the name without `@`.
   std::optional<std::string> symbol();
-  // Passes over text up to, not over, one of `ends` outside of brackets and
-  // strings. False at the end of the text.
+  // Skips text up to, and not including, one of `ends` outside of brackets and
+  // strings. Returns false at the end of the text.
   bool skip_to(std::string_view ends);
-  // Passes over one character or string.
+  // Skips one character or string.
   void skip_one();
 
  private:
@@ -49,16 +51,16 @@ class MlirCursor {
   bool skip_string();
 
   const SourceFile* source_;
-  std::string_view text_;  // up to the limit
+  std::string_view text_;  // up to `end`
   uint64_t at_;
 };
 
-// Element types of MLIR's tensors. Integers without a sign are signed ones, as
-// StableHLO has them, and `i1` is bool.
+// Element types of MLIR's tensors. As in StableHLO, integers without a sign are
+// signed, and `i1` is bool.
 
-// "f8E4M3FN", "i1", "complex<f32>"; empty where MLIR has no such type.
+// Returns "f8E4M3FN", "i1" or "complex<f32>"; empty if MLIR has no such type.
 std::string_view mlir_type_name(DType dtype);
-// Names as MLIR prints them; empty for types that we do not have.
+// Accepts names as printed by MLIR; empty for types that DType lacks.
 std::optional<DType> find_mlir_type(std::string_view name);
 
 }  // namespace shardplan

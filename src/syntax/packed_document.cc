@@ -9,14 +9,14 @@
 namespace shardplan {
 namespace {
 
-// Where the text of a node or key is found.
+// The place where the text of a node or key is stored.
 enum class Spelled : uint8_t {
   Empty,
-  AtBegin,    // of its place
-  Quoted,     // one character behind
-  Otherwise,  // it follows: escapes, or several lines
+  AtBegin,    // at the beginning of its location in the source
+  Quoted,     // one character later
+  Otherwise,  // in the packed bytes: it has escapes or several lines
 };
-constexpr uint8_t kKinds = 8;  // of nodes, below which Spelled stands
+constexpr uint8_t kKinds = 8;  // of nodes; multiplier of Spelled
 
 class Packer {
  public:

@@ -20,8 +20,8 @@ bool is_plain_text(std::string_view text) {
   return true;
 }
 
-// A raw string keeps its backslashes, so it cannot hold its own quote, nor end
-// with an odd number of backslashes.
+// A raw string preserves backslashes, so it can neither contain its own quote
+// nor end with an odd number of backslashes.
 bool fits_raw(std::string_view text) {
   const size_t last = text.find_last_not_of('\\');
   const size_t trailing =
@@ -98,7 +98,7 @@ class Parser {
          Diagnostics& diags)
       : tokens_(tokens), at_(at), parts_(parts), diags_(diags) {}
 
-  // With `is_whole` what stands behind it is the caller's business.
+  // With `is_whole` the tokens after the value are the caller's business.
   std::optional<PythonValue> value(int depth, bool is_whole = false) {
     if (depth > kMaxDepth) {
       return refuse(here().where, "this is nested deeper than 64 levels",
@@ -132,7 +132,7 @@ class Parser {
     return here().is("+") && (!is_whole || !here().starts_line);
   }
 
-  // `+ B + C`, behind A.
+  // Reads `+ B + C` after A.
   std::optional<PythonValue> sum(PythonValue first, int depth, bool is_whole) {
     PythonValue result{PythonKind::Sum, "", {}, first.where, ""};
     result.condition_begin = result.condition_end = at_;
@@ -147,7 +147,7 @@ class Parser {
     return result;
   }
 
-  // `if CONDITION else B`, behind A.
+  // Reads `if CONDITION else B` after A.
   std::optional<PythonValue> choice(PythonValue first, int depth,
                                     bool is_whole) {
     PythonValue result{PythonKind::Choice, "", {}, here().where, ""};
@@ -175,7 +175,7 @@ class Parser {
     return result;
   }
 
-  // Whether a new value seems to begin, on a line of its own.
+  // Returns whether a new value seems to begin on a new line.
   bool begins_value() const {
     static constexpr std::array<std::string_view, 9> kWords = {
         "if", "else", "for", "and", "or", "in", "is", "not", "async"};
@@ -188,7 +188,7 @@ class Parser {
         kWords, [&](std::string_view word) { return token.is(word); });
   }
 
-  // What may follow a value.
+  // Returns whether this token may follow a value.
   bool ends_value() const {
     static constexpr std::array<std::string_view, 4> kEnds = {",", ")", "]",
                                                               ":"};
@@ -264,7 +264,7 @@ class Parser {
                   "use strings, None, tuples, lists and PartitionSpec(..)");
   }
 
-  // Adjacent strings are one.
+  // Joins adjacent strings into one value.
   std::optional<PythonValue> string(int depth) {
     PythonValue value{PythonKind::String, "", {}, here().where, ""};
     while (here().kind == PythonTokenKind::String) {
@@ -281,7 +281,7 @@ class Parser {
            tokens_[at_ + 1].is("join") && tokens_[at_ + 2].is("(");
   }
 
-  // `"".join((a, b))`, where all are strings.
+  // Reads `"".join((a, b))` where all are strings.
   std::optional<PythonValue> joined(PythonValue separator, int depth) {
     at_ += 2;
     const auto arguments = items(depth, false);
@@ -308,7 +308,7 @@ class Parser {
                   "write the whole string");
   }
 
-  // What Python's re.escape does since 3.7.
+  // Does what Python's re.escape does since 3.7.
   static std::string escaped(std::string_view text) {
     std::string result;
     for (const char c : text) {
@@ -354,7 +354,7 @@ class Parser {
     return value;
   }
 
-  // (a), (a, b), (a,), [a, b].
+  // Reads (a), (a, b), (a,) or [a, b].
   std::optional<PythonValue> bracketed(int depth) {
     const bool is_list = here().is("[");
     auto inside = items(depth, false);
@@ -368,7 +368,7 @@ class Parser {
     return only;
   }
 
-  // Values between a bracket and the one that closes it.
+  // Reads the values between a bracket and its closing bracket.
   std::optional<PythonValue> items(int depth, bool is_call) {
     PythonValue result;
     result.where = here().where;
@@ -444,7 +444,7 @@ bool closes(const PythonToken& token) {
   return token.is(")") || token.is("]") || token.is("}");
 }
 
-// Behind the adjacent strings that begin at `at`.
+// Returns the token after the adjacent strings that begin at `at`.
 size_t past_strings(Tokens tokens, size_t at) {
   while (at < tokens.size() && tokens[at].kind == PythonTokenKind::String) ++at;
   return at;
@@ -457,7 +457,7 @@ bool begins_dict(Tokens tokens, size_t at) {
   return colon > at + 1 && colon < tokens.size() && tokens[colon].is(":");
 }
 
-// `a.b: T = {` gives "a.b".
+// Returns "a.b" for `a.b: T = {`.
 std::string assigned_name(Tokens tokens, size_t brace) {
   if (brace == 0 || !tokens[brace - 1].is("=")) return "";
   size_t first = brace - 1;
@@ -469,7 +469,8 @@ std::string assigned_name(Tokens tokens, size_t brace) {
   return name;
 }
 
-// The end of a value: a comma or a closing bracket that is not its own.
+// Returns the end of a value: a comma, or the closing bracket of an enclosing
+// expression.
 size_t past_value(Tokens tokens, size_t at) {
   int depth = 0;
   for (; at < tokens.size(); ++at) {

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Python source as tokens, enough to find and read literals in it; nothing is
-// executed.
+// Python source as tokens, and the literals in it. Nothing is executed.
 //
 // Comments, blanks and line ends are skipped. Adjacent string literals stay
-// apart: joining them is the reader's business. Escapes are decoded as Python
-// does; a string with \N{..} counts as a computed one. Source: the Python
-// language reference, chapter 2.
+// separate tokens; the reader joins them. Escapes are decoded as in Python; a
+// string with \N{..} counts as a computed one. Source: the Python language
+// reference, chapter 2.
 #pragma once
 
 #include <cstdint>
@@ -43,41 +42,41 @@ struct PythonToken {
   }
 };
 
-// Ends with one End token, and at the first Bad one.
+// Returns the tokens, up to and including an End token or the first Bad one.
 std::vector<PythonToken> python_tokens(const SourceFile& source);
 
-// "PartitionSpec" for "jax.sharding.PartitionSpec".
+// Returns "PartitionSpec" for "jax.sharding.PartitionSpec".
 inline std::string_view last_word(std::string_view name) {
   return name.substr(name.rfind('.') + 1);  // npos + 1 is 0
 }
 
-// Whether a line begins as no line of YAML or JSON does: `class X`, `import x`.
+// Returns whether a line begins as no line of YAML or JSON can: `class X`,
+// `import x`.
 bool is_python_module(std::span<const PythonToken> tokens);
 
-// Writing Python: strings and PartitionSpecs as literals.
-//
-// What is written is read back by syntax/python.h, and by Python.
+// Writing Python: strings and PartitionSpecs as literals, which syntax/python.h
+// and Python can read back.
 
-// A string literal in double quotes; raw where that saves backslashes. What
-// does not print, or reorders what a reader sees, is escaped. REQUIRES: valid
-// UTF-8.
+// Returns a string literal in double quotes, raw if that saves backslashes.
+// Characters that are unprintable or reorder the visible text are escaped.
+// REQUIRES: valid UTF-8.
 std::string python_string(std::string_view text);
-// The same, never raw.
+// The same, but never raw.
 std::string python_quoted(std::string_view text);
 
-// `None`, `"tp"`, `("fsdp", "tp")`.
+// Returns `None`, `"tp"` or `("fsdp", "tp")`.
 std::string python_axes(const AxisNames& axes);
 
-// `PartitionSpec("tp", None)`.
+// Returns `PartitionSpec("tp", None)`.
 std::string python_spec(const PartitionSpec& spec);
 
-// Names as a tuple: `("a", "b")`, `("a",)`, `()`.
+// Returns names as a tuple: `("a", "b")`, `("a",)`, `()`.
 std::string python_names(const AxisNames& names);
 
-// Literals of Python as a tree with places: strings, None, tuples, lists, and
-// calls of plain names with literal arguments. `re.escape("..")` and
-// `"..".join((.., ..))` of strings are strings. Anything else is refused at its
-// place, with what to write instead.
+// PythonValue: a Python literal as a tree with locations. Literals are strings,
+// None, tuples, lists, and calls of plain names with literal arguments.
+// `re.escape("..")` and `"..".join((.., ..))` of strings are strings. Anything
+// else is an error at its location, with advice on what to write instead.
 
 enum class PythonKind : uint8_t {
   None,
@@ -87,8 +86,8 @@ enum class PythonKind : uint8_t {
   List,
   Call,
   Name,
-  // `A if CONDITION else B`, `*A` within brackets, and `A + B`: only where
-  // PythonParts::All is asked for.
+  // `A if CONDITION else B`, `*A` within brackets, and `A + B`; only with
+  // PythonParts::All.
   Choice,
   Starred,
   Sum
@@ -96,33 +95,33 @@ enum class PythonKind : uint8_t {
 
 struct PythonValue {
   PythonKind kind = PythonKind::None;
-  // String: its value. Call: the name called, `jax.sharding.PartitionSpec`.
-  // Name: a dotted name that stands alone, `PartitionSpec.UNCONSTRAINED`.
+  // String: its value. Call: the name of the callee,
+  // `jax.sharding.PartitionSpec`. Name: a dotted name on its own,
+  // `PartitionSpec.UNCONSTRAINED`.
   std::string text;
   std::vector<PythonValue> items;  // Tuple, List; Call: its arguments
   Span where;
-  std::string keyword;  // of an argument by name; "**" before a map of them
-  // Choice: A and B are the items, and these tokens the condition. Sum: they
-  // begin with its first `+`.
+  std::string keyword;  // of a named argument; "**" before a map of them
+  // Choice: A and B are the items, and these tokens are the condition. Sum:
+  // these tokens begin with the first `+`.
   size_t condition_begin = 0;
   size_t condition_end = 0;
 };
 
 enum class PythonParts : uint8_t { Literals, All };
 
-// Reads the value that begins at `tokens[at]` and moves `at` behind it; what
-// follows there is not looked at. Reports SP002. Deeper than 64 levels is
-// refused.
+// Reads the value that begins at `tokens[at]` and sets `at` to the token after
+// it, which is not checked. Reports SP002, also for more than 64 levels.
 std::optional<PythonValue> parse_python_value(
     std::span<const PythonToken> tokens, size_t& at, Diagnostics& diags,
     PythonParts parts = PythonParts::Literals);
 
-// Dictionaries in Python source whose keys are strings:
+// PythonDict: a dictionary with string keys in Python source.
 //
 //   base_model_tp_plan = {"layers.*.mlp.up_proj": "colwise", ..}
 //
-// They are found by their looks, so a module may hold any Python around them.
-// What a value is, is the reader's business.
+// Dictionaries are recognised by their form alone, so a module may contain any
+// Python around them. The values are left to the reader.
 
 struct PythonEntry {
   std::string key;
@@ -132,15 +131,16 @@ struct PythonEntry {
 };
 
 struct PythonDict {
-  std::string name;  // what it is assigned to, or empty
+  std::string name;  // the name that it is assigned to, or empty
   Span where;        // its opening bracket
   std::vector<PythonEntry> entries;
-  // An entry that has no literal key, and all behind it, are not read.
+  // The first entry without a literal key. It and all entries after it are
+  // skipped.
   Span problem = {};
 };
 
-// The outermost ones: braces around a string and a colon, or assigned empty
-// ones. A bracket that is never closed ends with the tokens.
+// Returns the outermost dictionaries: braces around a string and a colon, or
+// empty ones that are assigned. An unclosed bracket ends with the tokens.
 std::vector<PythonDict> python_dicts(std::span<const PythonToken> tokens);
 
 }  // namespace shardplan

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conditions, for syntax/python_program.h.
+// read_python_condition of syntax/python_program.h.
 #include <optional>
 #include <string>
 #include <utility>
@@ -61,7 +61,7 @@ class ConditionReader {
     bool is_negated = false;
     while (take("not")) is_negated = !is_negated;
     if (take("(")) {
-      // Brackets nest no deeper than values do.
+      // Limits brackets to the nesting depth of values.
       if (++depth_ > kMaxConditionDepth) result_.is_understood = false;
       if (!result_.is_understood) return std::nullopt;
       const auto inside = any_of();

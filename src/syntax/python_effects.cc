@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an expression may do to the objects that it names, for io/python/
-// program.h. In doubt it changes them.
+// What an expression may do to the objects that it names, for
+// syntax/python_program.h. In case of doubt it changes them.
 #include <algorithm>
 #include <string>
 #include <string_view>
@@ -15,7 +15,7 @@
 namespace shardplan {
 namespace {
 
-// Methods that change a list or a dict.
+// Returns whether the method changes a list or a dict.
 bool is_changing_method(std::string_view name) {
   static constexpr std::string_view kMethods =
       "append extend insert remove pop clear sort reverse update setdefault "
@@ -24,7 +24,7 @@ bool is_changing_method(std::string_view name) {
   return has_word(kMethods, name);
 }
 
-// Functions that change what they are given.
+// Returns whether the function changes its arguments.
 bool is_changing_function(std::string_view name) {
   static constexpr std::string_view kFunctions =
       "setattr delattr shuffle insort insort_left heappush heappop "
@@ -32,14 +32,15 @@ bool is_changing_function(std::string_view name) {
   return has_word(kFunctions, name);
 }
 
-// Calls that make a dict or an instance; others may return a table.
+// Returns whether the call creates a dict or an instance. Other calls may
+// return a table.
 bool makes_holder(std::string_view callee) {
   const std::string_view last = last_word(callee);
   return last == "dict" || last == "defaultdict" ||
          (!last.empty() && last.front() >= 'A' && last.front() <= 'Z');
 }
 
-// What reaches names by their text.
+// Returns whether the name accesses other names by their text.
 bool is_reflection(std::string_view name) {
   static constexpr std::string_view kWords =
       "globals vars locals exec eval setattr delattr __dict__ modules "
@@ -54,7 +55,8 @@ bool is_in_place(const PythonToken& token) {
          has_word(kOperators, token.text);
 }
 
-// What is called with the bracket behind it; `in (..)` is no call.
+// Returns whether the token is called by the bracket after it; `in (..)` is not
+// a call.
 bool is_callee(const PythonToken& token) {
   static constexpr std::string_view kWords =
       "in not and or is if elif else return yield await for while assert del "
@@ -131,7 +133,7 @@ void PythonProgram::spoil_named(size_t begin, size_t end, Scope& scope,
 void PythonProgram::spoil_attribute(const std::string& name,
                                     const PythonProblem& problem,
                                     const PythonObject* besides) {
-  // Two changes that leave out other values change all.
+  // Two changes with different `besides` affect every object.
   std::vector<Attribute>& changes = attributes_[name];
   const bool is_more = changes.empty() ||
                        (changes.size() == 1 && changes[0].besides != nullptr &&
@@ -139,11 +141,11 @@ void PythonProgram::spoil_attribute(const std::string& name,
   if (is_more) changes.push_back({problem, besides});
 }
 
-// Whether what stands behind a name, from `after` on, changes its object.
+// Returns whether the tokens after a name, from `after` on, change its object.
 bool PythonProgram::changes(size_t first, size_t after, size_t end,
                             const PythonObject* object) const {
   if (first > 0 && tokens_[first - 1].is("del")) return after < end;
-  // A dict or an instance that holds a table: its own entries are not rules.
+  // A dict or instance that contains a table: its own entries are not rules.
   const bool is_holder =
       object->is_opaque
           ? object->text == "{" && !object->is_literal
@@ -172,7 +174,7 @@ bool PythonProgram::changes(size_t first, size_t after, size_t end,
   return is_in_place(tokens_[at]) || (is_item && tokens_[at].is("="));
 }
 
-// Whether items of the attribute that ends here are assigned.
+// Returns whether items of the attribute that ends here are assigned.
 bool PythonProgram::changes_attribute(size_t after, size_t end) const {
   size_t at = after;
   while (at < end && tokens_[at].is("[")) at = std::min(end, past_[at]);
@@ -184,9 +186,9 @@ bool PythonProgram::changes_attribute(size_t after, size_t end) const {
 
 void PythonProgram::look(size_t begin, size_t end, Scope& scope,
                          const Doubt* doubt) {
-  std::vector<std::string> calls;  // whose brackets are open here
-  bool is_indirect = false;        // a change of something that has no name
-  bool is_unnamed = false;         // of a name that is not known
+  std::vector<std::string> calls;  // callees of the open brackets
+  bool is_indirect = false;        // changes an object without a name
+  bool is_unnamed = false;         // changes an unknown name
   bool is_static = false;          // list.append(RULES, ..)
   bool binds = false;
   bool reflects = false;
@@ -234,7 +236,7 @@ void PythonProgram::look(size_t begin, size_t end, Scope& scope,
       spoil(entry, problem_of(std::string(span_of(i, past_[i + 1]).text()),
                               span_of(i, past_[i + 1]), doubt));
     }
-    // A function that is handed on: `map(f, [RULES])`.
+    // A function that is passed as an argument: `map(f, [RULES])`.
     if (object != nullptr && object->is_opaque && !object->is_tracked() &&
         !object->is_import() && !calls.empty() && after < end &&
         (tokens_[after].is(",") || tokens_[after].is(")"))) {
@@ -242,7 +244,7 @@ void PythonProgram::look(size_t begin, size_t end, Scope& scope,
     }
     const bool is_self = name == "self" || name == "cls";
     if (object == nullptr || !object->is_tracked() || is_self) {
-      // `x.rules.append(..)` of an x that is not known.
+      // `x.rules.append(..)` with an unknown x.
       size_t last = i;
       while (last + 2 < end && tokens_[last + 1].is(".")) {
         last += 2;
@@ -334,7 +336,8 @@ std::vector<PythonObject*> PythonProgram::entries_at(size_t at,
   return found;
 }
 
-// An f-string runs what stands in its braces.
+// Treats names in an f-string as changed if its braces may contain code that
+// changes them.
 void PythonProgram::look_inside(const PythonToken& token, Scope& scope,
                                 const Doubt* doubt) {
   const std::vector<std::string> words = words_of(token.where.text());
@@ -348,7 +351,8 @@ void PythonProgram::look_inside(const PythonToken& token, Scope& scope,
   }
 }
 
-// `globals()["RULES"]`, `exec("RULES.append(..)")`, `setattr(m, "RULES", ..)`.
+// Handles `globals()["RULES"]`, `exec("RULES.append(..)")` and `setattr(m,
+// "RULES", ..)`.
 void PythonProgram::look_at_strings(size_t begin, size_t end) {
   std::set<std::string> words;
   bool has_text = false;
@@ -364,7 +368,7 @@ void PythonProgram::look_at_strings(size_t begin, size_t end) {
         words.insert(std::move(word));
       }
     }
-    // `sys.modules[__name__].RULES`
+    // For example `sys.modules[__name__].RULES`.
     if (i > begin && token.kind == PythonTokenKind::Name &&
         tokens_[i - 1].is(".")) {
       words.insert(token.text);
@@ -372,7 +376,7 @@ void PythonProgram::look_at_strings(size_t begin, size_t end) {
     const bool is_called = i + 1 < end && tokens_[i + 1].is("(");
     if (is_called && (token.is("exec") || token.is("eval"))) {
       runs_code = true;
-      // More than one literal is put together as it runs.
+      // Anything but a single literal is computed at run time.
       is_computed = is_computed || i + 3 >= end ||
                     !is_text_token(tokens_[i + 2]) ||
                     !(tokens_[i + 3].is(")") || tokens_[i + 3].is(","));
@@ -401,13 +405,14 @@ void PythonProgram::look_at_strings(size_t begin, size_t end) {
   }
 }
 
-// Objects that functions of this file were given, which may change them.
+// Marks the objects that were passed to functions of this file that change a
+// parameter.
 void PythonProgram::settle_calls() {
   bool is_changed = true;
   constexpr int kRounds = 16;
   for (int round = 0; is_changed && round < kRounds; ++round) {
     is_changed = false;
-    // Functions that change a parameter, and classes that do so when made.
+    // Functions that change a parameter, and classes whose constructors do.
     std::set<std::string> changing;
     for (const auto& [name, scope] : run_functions_) {
       const bool changes_one = std::ranges::any_of(
@@ -429,8 +434,8 @@ void PythonProgram::settle_calls() {
   }
 }
 
-// Calls in the value of an assignment or a `return`; which of them are of
-// functions that return a table is known in the end.
+// Records the calls in the value of an assignment or a `return`. Which of these
+// functions return a table is known only at the end.
 void PythonProgram::note_calls(size_t begin, size_t end,
                                const PythonObject* value, bool is_rules) {
   const auto is_copy = [&](size_t at) {
@@ -442,9 +447,9 @@ void PythonProgram::note_calls(size_t begin, size_t end,
     begin += 2;
     --end;
   }
-  std::vector<bool> reads;  // of the brackets that are open
+  std::vector<bool> reads;  // per open bracket
   int reading = 0;
-  bool is_plain = true;  // names and calls so far
+  bool is_plain = true;  // only names and calls so far
   for (size_t i = begin; i < end; ++i) {
     const PythonToken& token = tokens_[i];
     if (closes_python_bracket(token) && !reads.empty()) {
@@ -469,7 +474,7 @@ void PythonProgram::note_calls(size_t begin, size_t end,
   }
 }
 
-// A table that a function returns, where its result is changed elsewhere.
+// Marks a table that a function returns if its result is changed elsewhere.
 void PythonProgram::settle_results() {
   for (const Used& used : used_) {
     if (used.value != nullptr && !used.value->change) continue;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values of a Python module as its statements make, share and change them.
+// PythonObject: a value of a Python module, as its statements create, share and
+// change it.
 #pragma once
 
 #include <cstddef>
@@ -15,13 +16,13 @@
 
 namespace shardplan {
 
-// Why a value is not known, which is reported only where a table depends on it.
+// Why a value is unknown. Reported only if a table depends on it.
 struct PythonProblem {
   Span where;
   std::string message;
   std::vector<std::string> facts;
   std::string help;
-  bool is_warning = false;  // of a remark
+  bool is_warning = false;  // severity of a remark
 };
 
 struct PythonObject;
@@ -31,7 +32,7 @@ struct PythonItem {
   std::string keyword;  // as PythonValue::keyword
 };
 
-// One object of Python: names that stand for the same list share it.
+// One object of Python. Names for the same list share it.
 struct PythonObject {
   PythonKind kind = PythonKind::Name;
   std::string text;
@@ -39,20 +40,23 @@ struct PythonObject {
   std::vector<PythonItem> items;
   size_t condition_begin = 0;
   size_t condition_end = 0;
-  // What is not evaluated; `items` are then the objects that it may be or hold.
+  // The value is not evaluated; `items` are the objects that it may be or
+  // contain.
   bool is_opaque = false;
-  // Opaque, and written as what is made of the items: `[f(r) for r in RULES]`.
+  // Opaque, and an expression that is made of the items: `[f(r) for r in
+  // RULES]`.
   bool is_derived = false;
-  bool is_literal = false;  // opaque, and one of those asked about
-  // Moments of the run: when it was made, and when it was changed last.
+  bool is_literal = false;  // opaque, and one of PythonProgram's literals
+  // Logical times of the object's creation and of its last change.
   int64_t made = 0;
   int64_t changed = 0;
-  // First bytes of sequences whose items were put into this one.
+  // First bytes of the sequences whose items were added to this one.
   std::vector<size_t> absorbed;
   std::optional<PythonProblem> problem;
   std::optional<PythonProblem> change;  // that a statement may make
 
-  // A name of another module, which is not read: `text` is `module.NAME`.
+  // Returns whether it is a name from another module, which is not read; `text`
+  // is then `module.NAME`.
   bool is_import() const {
     return is_opaque && items.empty() && contains(text, '.');
   }
@@ -60,7 +64,7 @@ struct PythonObject {
     return !is_opaque &&
            (kind == PythonKind::Tuple || kind == PythonKind::List);
   }
-  // Whether it may stand for a table, or hold one.
+  // Returns whether it may be, or contain, a table.
   bool is_tracked() const {
     return is_opaque ? is_literal || !items.empty()
                      : kind == PythonKind::Tuple || kind == PythonKind::List ||
@@ -69,7 +73,7 @@ struct PythonObject {
   }
 };
 
-// Owns the objects of one run, which may hold each other in circles.
+// Owns the objects of one module, which may refer to each other in cycles.
 class PythonObjects {
  public:
   PythonObject* make(PythonKind kind, std::string text, Span where) {
@@ -82,9 +86,10 @@ class PythonObjects {
   }
   void touch(PythonObject& object) { object.changed = ++moment_; }
   int64_t now() const { return moment_; }
-  // Beyond this nothing more is followed: a small file can double a list often.
+  // Beyond this number tracing stops, since even a small file can double a list
+  // many times.
   static constexpr size_t kMost = size_t{1} << 20U;
-  // Counts items that are copied; false beyond the limit.
+  // Counts copied items. Returns false beyond the limit.
   bool spend(size_t items) {
     spent_ += items;
     return spent_ + all_.size() <= kMost;

@@ -9,7 +9,7 @@
 namespace shardplan {
 namespace {
 
-// Decorators that leave what a function returns as it is.
+// Returns whether the decorator leaves the function's result unchanged.
 bool is_plain_decorator(std::string_view name) {
   static constexpr std::string_view kPlain =
       "staticmethod classmethod property cached_property lru_cache cache "
@@ -32,7 +32,7 @@ PythonProgram::PythonProgram(std::span<const PythonToken> tokens,
   statements_ = python_statements(tokens);
   scopes_.push_back(std::make_unique<Scope>());
   run(statements_, *scopes_.front(), nullptr);
-  // Functions run when the module is there; some define others.
+  // Functions run after the module; some define others.
   for (size_t i = 0; i < functions_.size(); ++i) {
     run_function(Function(functions_[i]));
   }
@@ -54,7 +54,7 @@ PythonProgram::PythonProgram(std::span<const PythonToken> tokens,
   }
   for (const auto& scope : scopes_) {
     for (const auto& [name, object] : scope->names) {
-      // A class that is imported by its name is meant to be that one.
+      // A class that is imported by name is assumed to be that class.
       if (scope->star && object->made <= scope->star_moment &&
           !object->is_import()) {
         rebind(object, *scope->star);
@@ -101,7 +101,7 @@ void PythonProgram::run(const Statements& statements, Scope& scope,
   }
 }
 
-// Runs an `if` and its `elif` and `else`; gives the last statement of them.
+// Runs an `if` with its `elif` and `else`. Returns the last statement of these.
 size_t PythonProgram::run_if(const Statements& statements, size_t at,
                              Scope& scope, const Doubt* doubt) {
   size_t last = at;
@@ -132,7 +132,7 @@ size_t PythonProgram::run_if(const Statements& statements, size_t at,
       condition = read_python_condition(tokens_, begin, arm.end, answers_);
       if (!condition.is_understood) condition.value.reset();
     }
-    // What ends in `raise` gives no table.
+    // A branch that ends in `raise` yields no table.
     const bool raises = !arm.body.empty() && !arm.body.back().is_compound &&
                         tokens_[arm.body.back().begin].is("raise");
     if (condition.value == false || (raises && !is_else)) continue;
@@ -179,7 +179,7 @@ void PythonProgram::run_compound(const PythonStatement& statement, Scope& scope,
     }
     return bind(scope, body.name, marker(word.where), doubt, word.where);
   }
-  // Names behind `for` and `as` stand for something of the header.
+  // Names after `for` and `as` refer to an object of the header.
   const bool is_loop = word.is("for") || word.is("while");
   const bool is_with = word.is("with");
   const bool is_case = word.is("case");
@@ -188,7 +188,7 @@ void PythonProgram::run_compound(const PythonStatement& statement, Scope& scope,
   for (size_t i = at + 1; i < statement.end; ++i) {
     const PythonToken& token = tokens_[i];
     if (token.is("in") && word.is("for")) break;
-    // `case Point(x=left)` captures `left`; `case Color.RED` nothing.
+    // `case Point(x=left)` binds `left`; `case Color.RED` binds nothing.
     const bool is_value =
         is_case &&
         (tokens_[i - 1].is(".") || tokens_[i + 1].is("(") ||
@@ -250,7 +250,7 @@ void PythonProgram::run_simple(const PythonStatement& statement, Scope& scope,
     const bool shifts = tokens_[i].is("<<=") || tokens_[i].is(">>=");
     if (in_place || shifts) return assign_in_place(statement, i, scope, doubt);
   }
-  // A table that is pasted alone.
+  // A table that was pasted as a statement of its own.
   if (literals_.contains(first.where.begin)) {
     scope.result = evaluate(statement.begin, statement.end, scope);
   }
@@ -347,14 +347,15 @@ void PythonProgram::run_function(const Function& function) {
          tokens_[i - 1].is("*") || tokens_[i - 1].is("**"));
     if (!is_parameter) continue;
     PythonObject* parameter = marker(tokens_[i].where);
-    // It may be any list that a call gives.
+    // The parameter may be any list that a call passes.
     parameter->items.push_back({marker(tokens_[i].where), ""});
     scope.parameters.push_back(parameter);
     bind(scope, tokens_[i].text, parameter, nullptr, tokens_[i].where);
     const bool is_class =
         tokens_[i].text[0] >= 'A' && tokens_[i].text[0] <= 'Z';
     if (is_class && i + 1 < end && tokens_[i + 1].is("=")) {
-      // A class, such as P, is the default in all calls that are seen.
+      // A parameter with a class as default, such as P, has this value in all
+      // calls.
       size_t last = i + 2;
       for (int open = 0; last < end; ++last) {
         if (opens_python_bracket(tokens_[last])) ++open;
@@ -388,7 +389,7 @@ void PythonProgram::run_function(const Function& function) {
   }
 }
 
-// `f = lambda rules: rules.pop()`
+// Runs a lambda: `f = lambda rules: rules.pop()`.
 void PythonProgram::run_lambda(size_t begin, size_t end,
                                const std::string& name, Scope& outer) {
   auto made = std::make_unique<Scope>();
@@ -410,7 +411,7 @@ void PythonProgram::run_lambda(size_t begin, size_t end,
   if (at + 1 < end) look(at + 1, end, scope, nullptr);
 }
 
-// What is imported under a name that has a value replaces it.
+// Binds imported names; an import replaces a value with the same name.
 void PythonProgram::bind_imports(const PythonStatement& statement,
                                  Scope& scope) {
   const bool is_from = tokens_[statement.begin].is("from");
@@ -446,7 +447,7 @@ void PythonProgram::bind_imports(const PythonStatement& statement,
                           !object->problem &&
                           (object->is_import() || object->text.empty());
     if (object == nullptr || is_again) {
-      // Behind `try` and `except` it is one of two.
+      // After `try` and `except` it may be either of the two.
       if (is_again) {
         PythonObject* either = marker(token.where);
         either->items = {{object, ""}, {other, ""}};
@@ -469,7 +470,7 @@ void PythonProgram::bind_imports(const PythonStatement& statement,
 void PythonProgram::assign(const PythonStatement& statement,
                            size_t first_equals, Scope& scope,
                            const Doubt* doubt) {
-  // `a = b = VALUE`
+  // A statement may have several targets: `a = b = VALUE`.
   std::vector<std::pair<size_t, size_t>> targets;
   size_t begin = statement.begin;
   size_t value_begin = first_equals + 1;
@@ -517,7 +518,7 @@ void PythonProgram::assign(const PythonStatement& statement,
       continue;
     }
     look(from, to + 1, scope, doubt);
-    // `tables["llama"] = VALUE` in the place of what it was.
+    // `tables["llama"] = VALUE` replaces the previous entry.
     if (from + 1 < to && tokens_[from].kind == PythonTokenKind::Name &&
         tokens_[from + 1].is("[")) {
       for (PythonObject* was : entries_at(from, to)) {
@@ -527,7 +528,7 @@ void PythonProgram::assign(const PythonStatement& statement,
         entries_.emplace(tokens_[from].text, Entry{key_at(from + 1), value});
       }
     }
-    // `a, (b, *c) = VALUE`
+    // `a, (b, *c) = VALUE` binds several names.
     PythonObject* part = nullptr;
     for (size_t i = from; i < to; ++i) {
       const bool is_part =
@@ -553,7 +554,7 @@ void PythonProgram::assign(const PythonStatement& statement,
   }
 }
 
-// `RULES += [..]`
+// Runs an augmented assignment: `RULES += [..]`.
 void PythonProgram::assign_in_place(const PythonStatement& statement, size_t op,
                                     Scope& scope, const Doubt* doubt) {
   look(op + 1, statement.end, scope, doubt);
@@ -589,7 +590,7 @@ void PythonProgram::assign_in_place(const PythonStatement& statement, size_t op,
     return bind(scope, name, joined, doubt, joined->where);
   }
   if (object == nullptr) {
-    // An attribute of something that is not known.
+    // The target is an attribute of an unknown object.
     if (op > statement.begin && tokens_[op - 1].kind == PythonTokenKind::Name) {
       const Span where = span_of(statement.begin, op);
       spoil_attribute(tokens_[op - 1].text,
@@ -610,7 +611,7 @@ void PythonProgram::assign_in_place(const PythonStatement& statement, size_t op,
   bind(scope, name, changed, doubt, problem.where);
 }
 
-// `RULES.append(..)` and the like as whole statements, on a list of this scope.
+// Runs statements such as `RULES.append(..)` on a list of this scope.
 bool PythonProgram::run_method(const PythonStatement& statement, Scope& scope) {
   size_t after = statement.begin;
   std::string name;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the statements of a Python module make of the tables in it.
+// PythonProgram: follows the statements of a Python module to find the values
+// of the tables in it.
 //
-// A module is run as far as that can be done without knowing more than it says:
+// A module is interpreted as far as its own text determines the result:
 // assignments, sums, `append`, `extend`, `insert` and `+=`, and conditions that
-// an answer settles. Whatever else might change a list (a loop, `try`, a
-// function that is called, another name for it, code made at run time) makes
-// the list unknown, with the reason and the place, so that no change is passed
-// over. Nothing is executed.
+// an answer decides. Anything else that might change a list (a loop, `try`, a
+// function call, another name for it, generated code) makes the list unknown,
+// with the reason and the location, so no change is missed. Nothing is
+// executed.
 #pragma once
 
 #include <cstddef>
@@ -28,13 +29,14 @@
 
 namespace shardplan {
 
-// What settles a condition's name; empty where nobody says.
+// Returns the value of a name in a condition; empty if the user gave none.
 using PythonAnswers = std::function<std::optional<bool>(const std::string&)>;
 
-// Names with `not`, `and`, `or` and brackets, as answers settle them.
+// A condition of names, `not`, `and`, `or` and brackets, evaluated with the
+// answers.
 struct PythonCondition {
   bool is_understood = false;
-  std::optional<bool> value;  // empty: an answer is lacking
+  std::optional<bool> value;  // empty: an answer is missing
   struct Open {
     std::string name;
     Span where;
@@ -46,25 +48,27 @@ PythonCondition read_python_condition(std::span<const PythonToken> tokens,
                                       size_t begin, size_t end,
                                       const PythonAnswers& answers);
 
-// A name, or the result of a function, when everything has run.
+// A name, or the result of a function, at the end of the run.
 struct PythonBinding {
   std::string name;  // "RULES", "Config.rules", "Config.get_rules"
   const PythonObject* value = nullptr;
-  // Which of the literals asked about are in it, by their first byte.
+  // The first bytes of the `literals` that it contains.
   std::set<size_t> literals = {};
 };
 
-// Calls that only read what they are given, or keep it as it is.
+// Returns whether the callee only reads its arguments, or stores them
+// unchanged.
 bool is_python_reader(std::string_view callee);
-// Readers whose result holds the items in another order or form.
+// Returns whether a reader's result contains the items in another order or
+// form.
 bool is_python_maker(std::string_view callee);
-// Whether a variable or function says by its name that it is rules.
+// Returns whether the name of a variable or function indicates rules.
 bool says_rules(std::string_view name);
 
 class PythonProgram {
  public:
-  // `literals`: first tokens of tables. `forced`: one of them that is to be
-  // reached, whatever conditions say.
+  // `literals`: the first tokens of tables. `forced`: one of these that counts
+  // as reached regardless of conditions.
   PythonProgram(std::span<const PythonToken> tokens,
                 const std::vector<size_t>& literals,
                 const PythonAnswers& answers,
@@ -72,20 +76,20 @@ class PythonProgram {
   PythonProgram(const PythonProgram&) = delete;
   PythonProgram& operator=(const PythonProgram&) = delete;
 
-  // Names and results that hold a literal, in order, one per object.
-  // Empty, too, where there is more than can be followed.
+  // Returns the names and results that contain a literal, in order, one per
+  // object. Also empty if the module is too large to trace.
   std::vector<PythonBinding> bindings() const;
-  // The literal that begins at a token as an object of its own; null where it
+  // Returns the literal that begins at a token as a separate object; null if it
   // cannot be parsed.
   const PythonObject* literal(size_t token);
-  // Whether the literal stands where something is run.
+  // Returns whether the literal is in code that may run.
   bool reaches(size_t token) const;
-  // Calls that are given a list of the table and are not read; warnings where
-  // nothing else can be what they are for.
+  // Returns the calls that receive a list of the table and that are not known.
+  // They are warnings if the call can have no purpose but to change it.
   std::vector<PythonProblem> remarks(const PythonObject& table) const;
-  // What a name stands for where a literal stands; null where it has no value.
+  // Returns the value of a name in the scope of a literal; null if it has none.
   const PythonObject* value_beside(size_t token, const std::string& name) const;
-  // The same where a scope around it has the name.
+  // The same, but also searches the enclosing scopes.
   const PythonObject* meaning_beside(size_t token, const std::string& name);
 
  private:
@@ -94,19 +98,19 @@ class PythonProgram {
     Scope* outer = nullptr;
     std::string name;  // "Config.get_rules", "" for the module
     std::map<std::string, PythonObject*> names = {};
-    std::vector<std::string> order = {};     // names, as they were first bound
+    std::vector<std::string> order = {};     // in the order of first binding
     std::set<std::string> outer_names = {};  // global, nonlocal
-    std::set<std::string> tables = {};       // names that stood for a sequence
+    std::set<std::string> tables = {};       // names ever bound to a sequence
     std::vector<PythonObject*> parameters = {};
     PythonObject* result = nullptr;
-    PythonObject* maybe = nullptr;  // what a doubtful `return` may give
+    PythonObject* maybe = nullptr;  // the result of a conditional `return`
     bool is_finished = false;
-    // The last `from .. import *`, and when it was.
+    // The last `from .. import *`, and its time.
     std::optional<PythonProblem> star = {};
     int64_t star_moment = 0;
   };
-  // What makes a statement doubtful: "in a loop", or a question that has no
-  // answer.
+  // Why it is uncertain whether a statement runs: "in a loop", or a question
+  // without an answer.
   struct Doubt {
     std::string why;
     std::optional<PythonProblem> question = {};
@@ -117,18 +121,18 @@ class PythonProgram {
     std::string decorator;  // one that may change the result
     Span decorator_where;
   };
-  // A call that is given an object.
+  // A call that receives an object.
   struct Given {
     std::string callee;
     PythonObject* object = nullptr;
     Span where;
-    bool is_used = true;      // what the call gives back
-    bool is_by_name = false;  // the function is given beside it: `map(f, [R])`
+    bool is_used = true;      // the call's result is used
+    bool is_by_name = false;  // the call is to another function: `map(f, [R])`
   };
-  // A call of a function, whose result a value is, or is made of.
+  // A function call that a value is, or is made of.
   struct Used {
     std::string callee;
-    const PythonObject* value = nullptr;  // that is the result as it is
+    const PythonObject* value = nullptr;  // if it is the unchanged result
     Span where;
   };
   using Statements = std::vector<PythonStatement>;
@@ -161,7 +165,8 @@ class PythonProgram {
   PythonObject* converted(const PythonValue& value, Scope& scope);
   PythonObject* copied(PythonObject* object, int depth);
   void settle_callee(PythonObject& call, Scope& scope);
-  // What stands at `tables["llama"]`, and how one finds it again.
+  // Returns the entries that `tables["llama"]` may refer to. key_at() returns
+  // the key in a bracket, or "" if it is not a literal.
   std::vector<PythonObject*> entries_at(size_t at, size_t end) const;
   std::string key_at(size_t bracket) const;
   PythonObject* unknown(size_t begin, size_t end, Scope& scope,
@@ -174,12 +179,13 @@ class PythonProgram {
                      Scope** owner = nullptr) const;
   void bind(Scope& scope, const std::string& name, PythonObject* object,
             const Doubt* doubt, Span where);
-  // The longest dotted name at a token that stands for something; `after` is
-  // behind it. Null where none does: then `after` is behind the first word.
+  // Returns the object of the longest dotted name at a token; `after` is the
+  // token after it. Null if no such name is bound; then `after` is the token
+  // after the first word.
   PythonObject* named_at(size_t at, size_t end, Scope& scope, size_t& after,
                          std::string& name, Scope** owner) const;
 
-  // Effects: what an expression may do to objects that it names.
+  // Effects: what an expression may do to the objects that it names.
   void look(size_t begin, size_t end, Scope& scope, const Doubt* doubt);
   void look_inside(const PythonToken& token, Scope& scope, const Doubt* doubt);
   void look_at_strings(size_t begin, size_t end);
@@ -187,11 +193,12 @@ class PythonProgram {
                const PythonObject* object) const;
   bool changes_attribute(size_t after, size_t end) const;
   void spoil(PythonObject* object, const PythonProblem& problem);
-  // The name of an object may stand for another one, wherever it is read.
+  // Marks that the name of an object may refer to another one wherever it is
+  // read.
   void rebind(PythonObject* object, const PythonProblem& problem);
   void spoil_named(size_t begin, size_t end, Scope& scope,
                    const PythonProblem& problem);
-  // Of whatever has it, besides the value that it is given.
+  // Marks every object with this attribute except `besides`, the new value.
   void spoil_attribute(const std::string& name, const PythonProblem& problem,
                        const PythonObject* besides);
   PythonProblem problem_of(const std::string& name, Span where,
@@ -204,45 +211,45 @@ class PythonProgram {
   std::string line_of(size_t token) const;
 
   std::span<const PythonToken> tokens_;
-  std::vector<size_t> past_;   // brackets
+  std::vector<size_t> past_;   // of each bracket, the token after its end
   std::set<size_t> literals_;  // first bytes
   PythonAnswers answers_;
   std::optional<size_t> forced_;
   PythonObjects objects_;
   std::vector<std::unique_ptr<Scope>> scopes_;
   std::vector<Function> functions_;
-  std::multimap<std::string, Scope*> run_functions_;  // by their last name
+  std::multimap<std::string, Scope*> run_functions_;  // by last name part
   std::vector<Given> given_;
-  // Calls, and what the names that they call stand for.
+  // Calls, and the objects that the callees' names refer to.
   std::vector<std::pair<PythonObject*, PythonObject*>> called_;
-  bool uses_result_ = true;  // of calls in the statement that is looked at
+  bool uses_result_ = true;  // whether results of the current calls are used
   std::vector<Used> used_;
   std::vector<const PythonStatement*> decorators_;
-  // Of `tables["llama"] = VALUE`, by the first word.
+  // Entries stored by `tables["llama"] = VALUE`, keyed by the first word.
   struct Entry {
-    std::string key;  // empty: it is not a literal
+    std::string key;  // empty: not a literal
     PythonObject* value = nullptr;
   };
   std::multimap<std::string, Entry> entries_;
   std::map<size_t, PythonObject*> literal_objects_;
   std::map<size_t, Scope*> literal_scopes_;
   Statements statements_;
-  // Attributes that are changed where it is not known whose they are.
+  // Attributes that are changed on an unknown object.
   struct Attribute {
     PythonProblem problem;
     const PythonObject* besides = nullptr;
   };
   std::map<std::string, std::vector<Attribute>> attributes_;
-  // Names that were bound to something, by their last part.
+  // Names that have been bound, by their last part.
   std::map<std::string, std::set<std::pair<Scope*, std::string>>, std::less<>>
       named_;
-  // Code made at run time that may change whatever there is by then.
+  // Generated code that may change anything that exists at that time.
   std::optional<PythonProblem> code_;
   int64_t code_moment_ = 0;
 };
 
-// How statements change one of these dictionaries, or give its name to another
-// value; empty where none does.
+// Returns how a statement changes one of these dictionaries, or binds its name
+// to another value; empty if none does.
 std::optional<PythonProblem> python_dict_change(
     std::span<const PythonToken> tokens,
     const std::vector<const PythonDict*>& dicts);

@@ -63,7 +63,7 @@ class StatementReader {
   }
 
  private:
-  // The lines from here on that are indented at least so.
+  // Reads the lines from here on whose indentation is at least `column`.
   void block(int64_t column, int level,
              std::vector<PythonStatement>& statements) {
     while (at_ < lines_.size() && lines_[at_].column >= column) {
@@ -85,7 +85,7 @@ class StatementReader {
     return body.empty() ? 0 : std::max(body.back().end, body.back().body_end);
   }
 
-  // Statements of one line, with `;` between them.
+  // Reads the statements of one line, which `;` separates.
   void simple(size_t begin, size_t end,
               std::vector<PythonStatement>& statements) {
     int depth = 0;
@@ -99,7 +99,7 @@ class StatementReader {
     if (begin < end) statements.push_back({begin, end, false});
   }
 
-  // The colon of a compound statement, or the line's end.
+  // Returns the colon of a compound statement, or the end of the line.
   size_t header_end(const Line& line) const {
     static constexpr std::array<std::string_view, 12> kWords = {
         "if",   "elif",   "else",    "for", "while", "try",

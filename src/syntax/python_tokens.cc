@@ -12,7 +12,7 @@
 namespace shardplan {
 namespace {
 
-// Longest first.
+// Longer operators come first.
 constexpr std::array<std::string_view, 22> kOperators = {
     "**=", "//=", ">>=", "<<=", "...", "->", ":=", "==", "!=", "<=", ">=",
     "+=",  "-=",  "*=",  "/=",  "%=",  "|=", "&=", "**", "//", "<<", ">>"};
@@ -92,7 +92,7 @@ class Tokenizer {
     }
   }
 
-  // A name, or the prefix of a string.
+  // Reads a name, or the prefix of a string.
   void name() {
     while (is_name_part(peek())) ++at_;
     const std::string_view word = text_.substr(begin_, at_ - begin_);
@@ -128,7 +128,7 @@ class Tokenizer {
         break;
       }
       if (peek() == '\r' && peek(1) == '\n') {
-        ++at_;  // a line end is "\n", as Python reads files
+        ++at_;  // a line end becomes "\n", as in Python
       } else if (peek() != '\\') {
         value += text_[at_++];
       } else if (has("rR")) {
@@ -144,7 +144,7 @@ class Tokenizer {
         std::move(value));
   }
 
-  // Digits of a base, exactly `count` of them.
+  // Reads exactly `count` hexadecimal digits.
   std::optional<uint32_t> digits(size_t count) {
     uint32_t value = 0;
     for (size_t i = 0; i < count; ++i) {
@@ -169,7 +169,7 @@ class Tokenizer {
     return true;
   }
 
-  // At a backslash; unknown escapes keep it, as in Python.
+  // Reads an escape. As in Python, an unknown escape keeps its backslash.
   bool escape(std::string& value) {
     const char c = peek(1);
     at_ = std::min(at_ + 2, text_.size());

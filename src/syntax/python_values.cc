@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values and names, for syntax/python_program.h.
+// Values and names of syntax/python_program.h.
 #include <algorithm>
 #include <array>
 #include <string>
@@ -21,14 +21,16 @@ bool is_class_name(std::string_view callee) {
   return !last.empty() && last.front() >= 'A' && last.front() <= 'Z';
 }
 
-// Callees that are read: classes such as PartitionSpec, and copies.
+// Returns whether the callee is evaluated: a class such as PartitionSpec, or a
+// copy.
 bool has_known_meaning(std::string_view callee) {
   static constexpr std::string_view kKnown =
       "tuple list dict deepcopy copy get_moe_partition_spec";
   return is_class_name(callee) || has_word(kKnown, last_word(callee));
 }
 
-// The name that an object is another one for, on all ways: `P = PartitionSpec`.
+// Returns the name that an object is an alias of, if it is the same on all
+// paths: `P = PartitionSpec`.
 std::optional<std::string> name_behind(const PythonObject& object, int depth) {
   if (!object.is_opaque) {
     if (object.kind != PythonKind::Name || object.change) return std::nullopt;
@@ -86,7 +88,7 @@ PythonObject* PythonProgram::evaluate(size_t begin, size_t end, Scope& scope) {
     return objects_.make(PythonKind::None, "None", tokens_[begin].where);
   }
   if (end == begin + 1 && tokens_[begin].kind == PythonTokenKind::Name) {
-    // Another name for a parameter.
+    // An alias of a parameter.
     PythonObject* known = find(scope, tokens_[begin].text);
     const bool is_given = known != nullptr && known->is_opaque &&
                           !known->problem &&
@@ -129,7 +131,7 @@ PythonObject* PythonProgram::unknown(size_t begin, size_t end, Scope& scope,
   return object;
 }
 
-// What the tokens name or write out.
+// Collects the objects that the tokens name, and the literals in them.
 void PythonProgram::collect(size_t begin, size_t end, Scope& scope,
                             PythonObject& into) {
   for (size_t i = begin; i < end; ++i) {
@@ -183,8 +185,8 @@ PythonObject* PythonProgram::copied(PythonObject* object, int depth) {
   return copy;
 }
 
-// A name of this file that is called may be another thing than what has that
-// name elsewhere: `P = jax.sharding.PartitionSpec`, `def P(..)`.
+// Checks whether a callee was redefined in this file, so that its usual meaning
+// may not apply: `P = jax.sharding.PartitionSpec`, `def P(..)`.
 void PythonProgram::settle_callee(PythonObject& call, Scope& scope) {
   if (!has_known_meaning(call.text)) return;
   Scope* owner = nullptr;
@@ -192,7 +194,7 @@ void PythonProgram::settle_callee(PythonObject& call, Scope& scope) {
   if (callee == nullptr) return;
   called_.emplace_back(&call, callee);
   if (const auto name = name_behind(*callee, 0)) {
-    // Readers compare functions by their own names.
+    // Readers compare functions by their original names.
     if (is_class_name(*name) || !callee->is_import()) call.text = *name;
     return;
   }
@@ -211,7 +213,7 @@ PythonObject* PythonProgram::converted(const PythonValue& value, Scope& scope) {
     PythonObject* known = find(scope, value.text);
     const bool is_marker =
         known != nullptr && known->is_opaque && !known->problem;
-    // What an instance has may be set elsewhere; only tables are looked for.
+    // Attributes of an instance may be set elsewhere; only tables are followed.
     const bool is_instance =
         value.text.starts_with("self.") || value.text.starts_with("cls.");
     if (known != nullptr && !is_marker &&
@@ -249,7 +251,7 @@ PythonObject* PythonProgram::converted(const PythonValue& value, Scope& scope) {
   }
   if (value.kind != PythonKind::Call) return object;
   settle_callee(*object, scope);
-  // Copies: tuple(RULES), RULES.copy().
+  // A copy: tuple(RULES), RULES.copy().
   const bool is_kind = value.text == "tuple" || value.text == "list";
   PythonObject* from = nullptr;
   if (object->items.size() == 1 && object->items[0].keyword.empty() &&
@@ -274,7 +276,7 @@ PythonObject* PythonProgram::converted(const PythonValue& value, Scope& scope) {
 PythonObject* PythonProgram::find(Scope& scope, const std::string& name,
                                   Scope** owner) const {
   for (Scope* at = &scope; at != nullptr; at = at->outer) {
-    // The names of a class are those of its body alone.
+    // The names in a class body are visible only there.
     if (at != &scope && at->kind == Scope::Kind::Class) continue;
     const auto found = at->names.find(name);
     if (found == at->names.end()) continue;
@@ -305,7 +307,7 @@ PythonObject* PythonProgram::named_at(size_t at, size_t end, Scope& scope,
   if (at >= end || tokens_[at].kind != PythonTokenKind::Name) return nullptr;
   PythonObject* object = find(scope, name, owner);
   std::string longer = name;
-  // Longer names than `self.a.b` are of no table.
+  // Longer names than `self.a.b` do not refer to tables.
   constexpr size_t kParts = 4;
   for (size_t i = at + 1;
        i + 1 < std::min(end, at + 2 * kParts) && tokens_[i].is(".") &&
@@ -353,7 +355,7 @@ void PythonProgram::bind(Scope& scope, const std::string& name,
   if (object->is_tracked() || !object->is_opaque || object->is_import()) {
     named_[name.substr(name.rfind('.') + 1)].insert({home, name});
   }
-  // A class has its attributes under its own name, too.
+  // A class's attributes are also bound under the class's name.
   if (home->kind == Scope::Kind::Class && home->outer != nullptr) {
     home->outer->names[home->name + "." + name] = object;
   }
@@ -369,7 +371,7 @@ const PythonObject* PythonProgram::literal(size_t token) {
   const size_t place = tokens_[token].where.begin;
   const auto found = literal_objects_.find(place);
   if (found != literal_objects_.end()) return found->second;
-  // In the default of a parameter, or where it is never reached.
+  // The literal is the default of a parameter, or is never reached.
   const auto scope = literal_scopes_.find(place);
   Diagnostics quiet;
   const auto value =
@@ -397,7 +399,7 @@ const PythonObject* PythonProgram::value_beside(size_t token,
 
 namespace {
 
-// The literals in what an object is made of.
+// Adds the literals that an object is made of.
 void add_literals(const PythonObject& object, const std::set<size_t>& known,
                   int64_t& budget, std::set<size_t>& found) {
   std::set<const PythonObject*> seen;
@@ -429,12 +431,12 @@ void add_literals(const PythonObject& object, const std::set<size_t>& known,
 std::vector<PythonBinding> PythonProgram::bindings() const {
   std::vector<PythonBinding> all;
   std::set<const PythonObject*> listed;
-  int64_t budget = int64_t{1} << 24U;  // objects that are looked at
+  int64_t budget = int64_t{1} << 24U;  // objects that may still be visited
   const auto add = [&](const std::string& name, const PythonObject* value,
                        const Scope& scope) {
     PythonBinding binding{name, value};
-    // What is called with a table, or made of it item by item, is another one
-    // where its name says so.
+    // The result of a call with a table, or an object made from a table item by
+    // item, counts as another table only if its name says so.
     const bool is_result = value == scope.result;
     const bool is_own = is_result || says_rules(name) ||
                         scope.tables.contains(name.substr(name.rfind('.') + 1));
@@ -466,14 +468,15 @@ std::vector<PythonBinding> PythonProgram::bindings() const {
 
 namespace {
 
-// What stands around a dictionary and makes another value of it.
+// Returns whether a token next to a dictionary makes another value from it.
 bool is_dict_operator(const PythonToken& token) {
   static constexpr std::array<std::string_view, 8> kWords = {
       "|", "**", "or", "and", "not", "if", "else", "["};
   return contains(kWords, token.text) && token.kind != PythonTokenKind::String;
 }
 
-// Whether an object is the class of this name, or None where it is not there.
+// Returns whether an object is the class with this name, or None as its
+// substitute.
 bool is_class_or_none(const PythonObject& object, std::string_view name,
                       int depth) {
   if (object.kind == PythonKind::None) return true;
@@ -487,8 +490,8 @@ bool is_class_or_none(const PythonObject& object, std::string_view name,
          });
 }
 
-// What makes another plan of dictionaries than the one that is written out: an
-// expression around one, `{**plan, ..}`, a copy.
+// Finds code that makes another plan from the dictionaries: an expression
+// around one, `{**plan, ..}`, a copy.
 std::optional<PythonProblem> remade_dict(
     std::span<const PythonToken> tokens,
     const std::vector<const PythonDict*>& dicts) {
@@ -526,7 +529,7 @@ std::optional<PythonProblem> remade_dict(
                              ""};
       }
       if (!next.is("**") || i < looked_at) continue;
-      looked_at = end;  // braces in these are in them, too
+      looked_at = end;  // nested braces have been searched as well
       for (size_t inside = i; inside < end; ++inside) {
         if (!is_plan(inside) && !classes.contains(tokens[inside].text)) {
           continue;
@@ -564,7 +567,7 @@ std::optional<PythonProblem> python_dict_change(
     std::span<const PythonToken> tokens,
     const std::vector<const PythonDict*>& dicts) {
   if (auto remade = remade_dict(tokens, dicts)) return remade;
-  std::map<size_t, size_t> places;  // first bytes, and tokens
+  std::map<size_t, size_t> places;  // first bytes to token indices
   for (const PythonDict* dict : dicts) places[dict->where.begin] = 0;
   std::vector<size_t> literals;
   for (size_t i = 0; i < tokens.size(); ++i) {
@@ -597,7 +600,7 @@ std::optional<PythonProblem> python_dict_change(
           ""};
     }
     const PythonObject* now = program.value_beside(literal, dict->name);
-    // Another of them may have the name.
+    // Another of these dictionaries may have the name.
     const bool is_plan =
         now == nullptr || places.contains(now->where.begin) ||
         (now->is_opaque && now->text.empty() &&

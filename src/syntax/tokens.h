@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// UTF-8 as readers check it (RFC 3629): no overlong forms, no surrogates,
-// nothing above U+10FFFF.
+// UTF-8 validation for readers (RFC 3629): no overlong forms, no surrogates,
+// nothing above U+10FFFF. ErrorLimit, NodeTokens and TokenSource follow below.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@
 
 namespace shardplan {
 
-// Bytes of the code point at `at`; 0 when the bytes there are not valid.
+// Returns the bytes of the code point at `at`; 0 if they are not valid.
 // REQUIRES: at < text.size().
 inline size_t utf8_length(std::string_view text, size_t at) {
   const auto byte = [&](size_t i) -> uint32_t {
@@ -60,23 +60,23 @@ inline void append_utf8(std::string& text, uint32_t code_point) {
   }
 }
 
-// The escape of a code point that Python and YAML have in common: \x0a,
-// \u202e, and a backslash before a quote or a backslash.
+// The escape of a code point that Python and YAML share: \x0a, \u202e, and a
+// backslash before a quote or a backslash.
 
-// Empty for what may stand as it is.
+// Returns the escape, or "" if the character needs none.
 std::string text_escape(char32_t code);
-// The same of the character at `begin`; a second `#` is escaped, too, as in
-// JSON (append_printable_json).
+// Returns the escape of the character at `begin`. Also escapes a `#` after
+// another, as in JSON (append_printable_json).
 std::string text_escape_at(std::string_view text, size_t begin, char32_t code);
 
-// ErrorLimit: several errors in one run, but not a million.
+// ErrorLimit: allows several errors in one run, but not a million.
 //
-// A reader reports through it and stops once stopped() is true; a note at the
-// place of the last error says so.
+// A reader reports through it and stops once stopped() is true. A note at the
+// location of the last error says that reading stopped.
 
 class ErrorLimit {
  public:
-  // `what` is read: "the manifest".
+  // `what` is the text that is read: "the manifest".
   ErrorLimit(Diagnostics& diags, std::string_view what)
       : diags_(diags), what_(what) {}
 
@@ -110,16 +110,16 @@ class ErrorLimit {
   size_t errors_ = 0;
 };
 
-// NodeTokens: a Document read token by token, as a JsonScanner reads a text.
+// NodeTokens: reads a Document token by token, as JsonScanner reads a text.
 //
-// A reader written against JsonScanner's functions streams large JSON and reads
-// YAML with the same code. Aliases are walked as often as they stand there.
+// So a reader written for JsonScanner's functions streams large JSON and reads
+// YAML with the same code. Aliases are visited every time they occur.
 
 class NodeTokens {
  public:
   using Token = JsonScanner::Token;
 
-  // The document must outlive this.
+  // The document must outlive this object.
   explicit NodeTokens(const Document& document) : root_(document.root()) {}
 
   Token next();
@@ -146,17 +146,17 @@ class NodeTokens {
   std::optional<int64_t> integer_;
 };
 
-// TokenSource: the tokens of a JSON text or of a Document, whichever it is.
+// TokenSource: the tokens of either a JSON text or a Document.
 //
-// A reader written against it streams large JSON and reads YAML with the same
-// code. What a JsonScanner promises of its tokens holds here too; the syntax
-// error behind Token::Error is the owner of the scanner's to report.
+// A reader written for it streams large JSON and reads YAML with the same code.
+// The guarantees of JsonScanner for its tokens also apply here. The owner of
+// the scanner must report the syntax error behind Token::Error.
 
 class TokenSource {
  public:
   using Token = JsonScanner::Token;
 
-  // What is given must outlive this.
+  // The argument must outlive this object.
   explicit TokenSource(JsonScanner& json) : json_(&json) {}
   explicit TokenSource(NodeTokens& nodes) : nodes_(&nodes) {}
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// YAML through yaml-cpp's events. The parser accepts much that is not what its
-// author meant, so this file refuses it: a tail that it would drop (`- a` and
-// then `b: c`), further documents, aliases that contain themselves or explode,
-// merge keys, keys that are not text. Marks give where things begin; where they
-// end is read off the text.
+// YAML, read through the events of yaml-cpp. That parser accepts much that its
+// author did not mean, so this file rejects it: trailing text that it would
+// ignore (`- a` and then `b: c`), further documents, aliases that contain
+// themselves or expand too far, merge keys, and keys that are not text. Marks
+// give the beginning of each item; its end is found in the text.
 #include "syntax/yaml.h"
 
 #include <algorithm>
@@ -29,11 +29,11 @@ constexpr size_t kMaxYamlDepth = 256;
 constexpr int64_t kMaxExpanded = 1'000'000;
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 constexpr std::string_view kPlain = "?";   // yaml-cpp's tag of `text`
-constexpr std::string_view kQuoted = "!";  // and of `"text"` and blocks
+constexpr std::string_view kQuoted = "!";  // that of `"text"` and of blocks
 constexpr std::string_view kInclude = "!include";
 constexpr std::string_view kCore = "tag:yaml.org,2002:";
 
-// Ends the parser's run from within one of its events.
+// Stops the parser from within one of its events.
 struct Refused {
   SyntaxError error;
 };
@@ -58,7 +58,7 @@ bool is_bool_word(std::string_view text) {
   return one_of(text, kWords);
 }
 
-// Removes and counts leading characters out of `set`.
+// Removes leading characters in `set`. Returns their number.
 size_t take(std::string_view& text, std::string_view set) {
   const size_t count = std::min(text.find_first_not_of(set), text.size());
   text.remove_prefix(count);
@@ -104,7 +104,7 @@ bool is_real(std::string_view text) {
   return text.empty();
 }
 
-// YAML 1.2's core schema: `yes`, `on` and `1:30` are text.
+// Returns the kind in YAML 1.2's core schema: `yes`, `on` and `1:30` are text.
 NodeKind plain_kind(std::string_view text) {
   if (text.empty() || is_null_word(text)) return NodeKind::Null;
   if (is_bool_word(text)) return NodeKind::Bool;
@@ -118,8 +118,8 @@ std::string_view core_tag(NodeKind kind) {
   return kNames.at(static_cast<size_t>(kind));
 }
 
-// Where things end. yaml-cpp tells only where they begin, anchor and tag
-// included.
+// Finds the ends of items. yaml-cpp reports only the beginnings, including
+// anchor and tag.
 class Places {
  public:
   explicit Places(const SourceFile& source, uint64_t base)
@@ -136,7 +136,7 @@ class Places {
                               text_.size());
   }
   void let_go(uint64_t offset) const { source_.let_go(offset); }
-  // Behind `&anchor` and `!tag`.
+  // Returns the position after `&anchor` and `!tag`.
   uint64_t value(const YAML::Mark& mark) const {
     uint64_t at = offset(mark);
     while (at < text_.size() && (text_[at] == '&' || text_[at] == '!')) {
@@ -162,7 +162,8 @@ class Places {
     const size_t line_end = std::min(text_.find('\n', begin), text_.size());
     return at(begin, line_end);
   }
-  // Behind the bracket that closes a list or map whose last item ends at `at`.
+  // Returns the position after the closing bracket of a list or map whose last
+  // item ends at `at`.
   uint64_t close(uint64_t at, char bracket) const {
     while (true) {
       const uint64_t next = skip_blanks(at);
@@ -185,7 +186,7 @@ class Places {
     }
     return at;
   }
-  // yaml-cpp takes the end of the text for the missing quote.
+  // yaml-cpp accepts the end of the text in place of a missing quote.
   Span quoted(uint64_t begin, char quote) const {
     for (uint64_t end = begin + 1; end < text_.size(); ++end) {
       if (text_[end] == '\\' && quote == '"') {
@@ -224,7 +225,7 @@ class Handler : public YAML::EventHandler {
     const Span word = places_.word(places_.value(mark));
     if (is_null_word(word.text())) {
       scalar(NodeKind::Null, std::string(word.text()), word, anchor);
-    } else {  // nothing was written; the mark is that of what follows
+    } else {  // nothing was written; the mark is that of the next item
       scalar(NodeKind::Null, "", places_.at(last_end_, last_end_), anchor);
     }
   }
@@ -281,7 +282,7 @@ class Handler : public YAML::EventHandler {
   void OnMapStart(const YAML::Mark& mark, const std::string& tag,
                   YAML::anchor_t anchor,
                   YAML::EmitterStyle::value style) override {
-    // The parser has a copy of the text.
+    // The parser has its own copy of the text.
     constexpr uint64_t kWindow = uint64_t{1} << 18U;
     if (const uint64_t at = places_.offset(mark); at >= let_go_ + kWindow) {
       let_go_ = at;
@@ -301,7 +302,7 @@ class Handler : public YAML::EventHandler {
     YAML::anchor_t anchor = YAML::NullAnchor;
     int64_t nodes_before = 0;
     size_t height = 1;
-    char bracket = '\0';  // that closes it, in flow style
+    char bracket = '\0';  // the closing bracket, in flow style
   };
 
   [[noreturn]] static void refuse(Span where, std::string message,
@@ -337,7 +338,7 @@ class Handler : public YAML::EventHandler {
     if (anchor != YAML::NullAnchor) anchors_[anchor] = {node};
   }
 
-  // What an explicit tag makes of a scalar.
+  // Returns the kind of a scalar with an explicit tag.
   NodeKind tagged(const std::string& tag, NodeKind plain,
                   const std::string& value, const YAML::Mark& mark) const {
     static constexpr std::array<NodeKind, 5> kScalars = {
@@ -394,7 +395,8 @@ class Handler : public YAML::EventHandler {
     }
   }
 
-  // A value of this height comes next, inside all that is open.
+  // Checks the depth of a value with this height inside the open lists and
+  // maps.
   void grow(size_t height, Span where) {
     if (open_.size() + height > kMaxYamlDepth) {
       refuse(where, "values are nested deeper than 256 levels", "");
@@ -405,18 +407,18 @@ class Handler : public YAML::EventHandler {
   }
 
   const Places& places_;
-  uint64_t let_go_ = 0;  // of the text
+  uint64_t let_go_ = 0;  // text before it has been released
   DocumentBuilder& builder_;
   Includes includes_;
   int documents_ = 0;
-  uint64_t last_end_ = 0;  // of what was read last
+  uint64_t last_end_ = 0;  // end of the last item
   std::vector<Open> open_;
   std::unordered_map<YAML::anchor_t, Anchor> anchors_;  // complete nodes only
   int64_t nodes_ = 0;                                   // with aliases expanded
-  int64_t aliased_ = 0;  // of these, through aliases
+  int64_t aliased_ = 0;  // those that come from aliases
 };
 
-// Bytes that yaml-cpp would take for something else: another encoding, or the
+// Finds bytes that yaml-cpp would misinterpret as another encoding or as the
 // end of the text.
 std::optional<SyntaxError> bad_character(const Places& places,
                                          std::string_view text) {
@@ -436,8 +438,8 @@ std::optional<SyntaxError> bad_character(const Places& places,
   return std::nullopt;
 }
 
-// A tab before anything else on the line of a place, which YAML does not take
-// for indentation.
+// Returns the first tab in the indentation of a line, which YAML does not
+// allow.
 std::optional<uint64_t> tab_of_indentation(std::string_view text, uint64_t at) {
   const size_t end = std::min<size_t>(at, text.size());
   const size_t before = end == 0 ? text.npos : text.rfind('\n', end - 1);
@@ -463,7 +465,7 @@ std::optional<SyntaxError> read_yaml(const SourceFile& source,
     std::istringstream stream{std::string(text.substr(base))};
     YAML::Parser parser(stream);
     Handler handler(places, builder, includes);
-    // The second call finds what the first one left unread.
+    // The second call finds the text that the first one ignored.
     if (parser.HandleNextDocument(handler)) parser.HandleNextDocument(handler);
   } catch (const Refused& refused) {
     return refused.error;
@@ -483,7 +485,7 @@ namespace {
 
 bool starts_name(char c) { return is_letter(c) || c == '_'; }
 
-// Booleans and nulls of YAML 1.1 and 1.2.
+// Returns whether the word is a boolean or null of YAML 1.1 or 1.2.
 bool is_reserved(std::string_view text) {
   return has_word("y yes n no on off true false null", lower_case(text));
 }

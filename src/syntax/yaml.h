@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writing YAML: strings that every reader takes for strings.
+// Writing YAML: strings that every YAML reader reads as strings.
 #pragma once
 
 #include <string>
@@ -7,10 +7,11 @@
 
 namespace shardplan {
 
-// In double quotes; what does not print is escaped. REQUIRES: valid UTF-8.
+// Returns the text in double quotes, with unprintable characters escaped.
+// REQUIRES: valid UTF-8.
 std::string yaml_string(std::string_view text);
 
-// A word without quotes where no version of YAML takes it for anything else
+// Returns a word without quotes if every version of YAML reads it as a string
 // (`no` is false in YAML 1.1), else as above.
 std::string yaml_word(std::string_view text);
 

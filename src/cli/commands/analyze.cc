@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `shardplan analyze MODEL`: bytes per device, and where they come from.
+// `shardplan analyze MODEL`: bytes per device, and what they consist of.
 #include <algorithm>
 #include <utility>
 
@@ -21,7 +21,7 @@ namespace {
 
 constexpr size_t kRowsForPeople = 12;
 
-// Of what one device holds or saves, which fits.
+// Converts the bytes of one device, which always fit 63 bits.
 ByteSize size_of(Int128 bytes) { return {static_cast<int64_t>(bytes)}; }
 
 Table memory_table(const Session& session) {
@@ -77,7 +77,8 @@ Table imbalance_table(const Session& session) {
                                         : Audience::Programs};
 }
 
-// Why a class is replicated, as `--why` has it; empty where a rule says so.
+// Returns why a class is replicated, in the words of `--why`; empty if a rule
+// replicates it.
 std::string cause(const Session& session, const Placement& placement) {
   if (session.plan.is_unmatched(placement)) return "no rule matches";
   std::string text;
@@ -89,7 +90,7 @@ std::string cause(const Session& session, const Placement& placement) {
   return text;
 }
 
-// The code of its first correction, if any.
+// Returns the code of the first correction; "" if there is none.
 std::string code_of_cause(const Session& session, const Placement& placement) {
   if (!placement.corrections.empty()) {
     return code_id(placement.corrections.front().code);
@@ -126,7 +127,7 @@ Table repetition_table(const Session& session) {
       }};
 }
 
-// The first rows of a table, for people, and a last one for the rest.
+// Returns the first rows of a table and a last row for the rest, for people.
 Table shortened(const Table& full) {
   Table table = full;
   table.id += "_largest";
@@ -189,13 +190,14 @@ void add_for_people_and_programs(Report& report, Table table) {
   report.tables.push_back(std::move(table));
 }
 
-// What is asked for, or what parameters alone take.
+// Adds the requested budget, or only the memory of the parameters if no budget
+// is requested.
 void add_budget(Report& report, const Context& context, const Session& session,
                 const MemoryAnswer& answer, bool whole) {
   const Budget& budget = answer.budget;
   const StateOptions& state = answer.options.state;
   if (context.options.engine.name) {
-    // What the engine makes of the devices stands in its place.
+    // The engine's tables replace this one.
   } else if (!asks_for_budget(context.options.memory,
                               context.options.planning.mode)) {
     report.tables.push_back(memory_table(session));
@@ -217,7 +219,8 @@ void add_budget(Report& report, const Context& context, const Session& session,
   }
 }
 
-// `aside`: an engine shares out the cache otherwise.
+// `aside`: an engine determines how the cache is sharded, so these tables are
+// for programs only.
 void add_cache(Report& report, const Session& session,
                const MemoryAnswer& answer, bool aside) {
   const BudgetOptions& options = answer.options;
@@ -256,7 +259,7 @@ void add_remarks_of_rules(Report& report, const Session& session) {
   add_declared(session, report);
 }
 
-// Where an engine cuts the model, tables of the rules are for programs alone.
+// Hides the tables about rules from people if an engine shards the model.
 void set_rules_aside(Report& report) {
   std::erase_if(report.tables, [](const Table& table) {
     return table.audience == Audience::People;

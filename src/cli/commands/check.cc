@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `shardplan check MODEL`: the problems, and nothing else.
+// `shardplan check MODEL`: reports the problems and nothing else.
 #include "cli/commands/check.h"
 
 #include <algorithm>
@@ -31,7 +31,7 @@
 namespace shardplan::cli {
 namespace {
 
-// "7 rules", "7 rules, 5 logical axis rules"
+// Returns "7 rules" or "7 rules, 5 logical axis rules".
 std::string rules_text(const Session& session) {
   const auto rules = std::ssize(session.plan.rules);
   const auto logical =
@@ -41,7 +41,7 @@ std::string rules_text(const Session& session) {
          plural(logical, "logical axis rule");
 }
 
-// "2 errors, 1 warning", or "".
+// Returns "2 errors, 1 warning", or "".
 std::string counts_text(const Diagnostics& diags) {
   std::string found;
   for (const Severity severity : {Severity::Error, Severity::Warning}) {
@@ -53,7 +53,7 @@ std::string counts_text(const Diagnostics& diags) {
   return found;
 }
 
-// "2 errors, 1 warning in 7 rules and 201 parameters"
+// Returns "2 errors, 1 warning in 7 rules and 201 parameters".
 std::string verdict(const Diagnostics& diags, const Session& session) {
   std::string found = counts_text(diags);
   const bool clean = found.empty();
@@ -66,7 +66,7 @@ std::string verdict(const Diagnostics& diags, const Session& session) {
   return clean ? found + "." : found;
 }
 
-// The first that is shown, with which the answer begins.
+// Returns the code of the first finding shown, with which the answer begins.
 std::optional<Code> first_shown(const Diagnostics& diags, bool quiet) {
   for (const Diagnostic* each : ranked(diags)) {
     if (each->code == Code::Remark && each->severity == Severity::Note)
@@ -93,13 +93,14 @@ void add_checked_serving(const Serving& serving, Report& report) {
   }
 }
 
-// Takes what the baseline accepts out of findings, and warns of entries that
-// accept nothing (SP605); writes a new one where that is asked for. False, with
-// the reason reported, when a baseline cannot be read or written.
+// The findings of one target.
 struct NamedFindings {
-  std::string target;  // "" of a model
+  std::string target;  // "" for a model
   Diagnostics* diags = nullptr;
 };
+// Removes the findings that the baseline accepts, and warns about entries that
+// accept nothing (SP605). Writes a new baseline if requested. Returns false,
+// with the reason reported, if a baseline cannot be read or written.
 bool use_baseline(Context& context, const std::vector<NamedFindings>& found) {
   const GateRequest& asked = context.options.gate;
   std::optional<Baseline> baseline;
@@ -127,19 +128,20 @@ bool use_baseline(Context& context, const std::vector<NamedFindings>& found) {
   for (const NamedFindings& of : found) {
     accept(*baseline, of.target, *of.diags, used);
   }
-  // Where only some targets were judged, others may need the rest.
+  // Unused entries may belong to targets that were not checked.
   if (!asked.targets.empty()) return true;
   report_stale(*baseline, used, context.diags);
   return true;
 }
 
-// Empty when the budget is not known; the diagnostics say why.
+// Returns empty if the budget is not known; the diagnostics explain why.
 std::optional<Report> check_report(Context& context, const Session& session) {
   const Options& options = context.options;
   const MemoryQuestion question = {options.planning, options.memory,
                                    options.workload, options.engine};
   if (!check_question(question, context.diags)) return std::nullopt;
-  // Only where it can be a finding: a million names take a while to read.
+  // The budget is computed only if it can be a finding: reading a million names
+  // takes a while.
   std::optional<MemoryAnswer> answer;
   if (asks_for_budget(options.memory, options.planning.mode)) {
     answer = answer_memory(question, session, Headroom::Leave, context.host,
@@ -196,7 +198,7 @@ std::optional<Report> check_report(Context& context, const Session& session) {
   return report;
 }
 
-// One row per edit, for programs.
+// Returns one row per edit, for programs.
 Table fixes_table(const std::vector<AppliedFix>& applied) {
   std::vector<Row> rows;
   for (const AppliedFix& fix : applied) {
@@ -213,7 +215,7 @@ Table fixes_table(const std::vector<AppliedFix>& applied) {
   return table;
 }
 
-// Rules that could not be edited whatever the fix.
+// Returns which rules cannot be edited, whatever the fix.
 std::vector<std::string> uneditable(const PlanRequest& planning) {
   std::vector<std::string> lines;
   for (const std::string& rules : planning.rules) {
@@ -226,7 +228,7 @@ std::vector<std::string> uneditable(const PlanRequest& planning) {
   return lines;
 }
 
-// "fixed rules.yaml:3 SP103: move rule 2 above rule 1"
+// Returns "fixed rules.yaml:3 SP103: move rule 2 above rule 1" for each fix.
 std::vector<std::string> fixed_lines(const std::vector<AppliedFix>& applied) {
   std::vector<std::string> lines;
   for (const AppliedFix& fix : applied) {
@@ -236,12 +238,13 @@ std::vector<std::string> fixed_lines(const std::vector<AppliedFix>& applied) {
   return lines;
 }
 
-// Of a plan whose budget is not known.
+// Ends the command for a plan whose budget is not known.
 Exit finish_without_budget(Context& context, const Session& session) {
   return finish_incomplete(context, plan_report(context, session, "check"));
 }
 
-// Rules may come from anybody; into a file or pipe they go as they are.
+// Escapes control characters, since anybody may have written the rules. A file
+// or pipe receives the text unchanged.
 std::string for_terminal(std::string_view text) {
   std::string shown;
   while (!text.empty()) {
@@ -281,7 +284,7 @@ Exit run_fix(Context& context) {
   return finish(context, *std::move(report));
 }
 
-// Without MODEL: every target of the configuration.
+// `check` without MODEL checks every target of the configuration.
 
 Cell fullest_device(const JudgedTarget& target) {
   if (!target.session) return {};
@@ -290,7 +293,7 @@ Cell fullest_device(const JudgedTarget& target) {
                       : target.session->memory.max};
 }
 
-// "2 errors, 1 warning in 3 of 12 targets"
+// Returns "2 errors, 1 warning in 3 of 12 targets".
 std::string targets_verdict(const Diagnostics& diags,
                             const std::vector<JudgedTarget>& judged) {
   const auto all = std::ssize(judged);
@@ -313,11 +316,11 @@ std::string targets_verdict(const Diagnostics& diags,
   return text + ".";
 }
 
-// `target` in front of each row.
+// Puts a column `target` before the others.
 Table with_targets(const std::vector<std::pair<std::string, Table>>& parts) {
   Table table = parts.front().second;
   table.columns.insert(table.columns.begin(), left("target"));
-  table.named.reset();  // these are others
+  table.named.reset();  // they lack that column
   table.rows = [parts](const RowSink& sink) {
     for (const auto& [target, part] : parts) {
       part.rows([&, &name = target](std::span<const Cell> cells) {
@@ -353,12 +356,13 @@ Table judged_table(const std::vector<JudgedTarget>& judged) {
   return table;
 }
 
-// The targets that are asked for, with the settings of each. Empty, with the
-// reason reported.
+// The configuration, and its targets that this run checks.
 struct Asked {
   Config config;
   std::vector<Target> targets;
 };
+// Returns the requested targets; empty, with the reason reported, if there is
+// none or the configuration cannot be read.
 std::optional<Asked> asked_targets(Context& context) {
   const RunOptions& run = context.options.run;
   const auto path = run.isolated ? std::nullopt
@@ -366,7 +370,7 @@ std::optional<Asked> asked_targets(Context& context) {
                                  : find_config(context.host);
   std::optional<Config> config;
   if (path) {
-    // It has been read already, without a mistake: see run.cc.
+    // run.cc already read it without errors, so new diagnostics are dropped.
     Diagnostics known;
     config =
         read_config(*path, run.config ? ConfigFrom::Named : ConfigFrom::Found,
@@ -461,7 +465,7 @@ Exit run_check(Context& context) {
 
 namespace {
 
-// What targets say themselves.
+// Reports flags of the command line that only a target may set.
 void validate_targets(std::span<const Setting> given, Diagnostics& diags) {
   for (const Setting& setting : given) {
     const std::string_view name = setting.flag->name;

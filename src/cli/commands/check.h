@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `check` alone takes.
+// Flags that only `check` accepts.
 #pragma once
 
 #include <span>
@@ -19,7 +19,7 @@ struct CheckRequest {
 };
 
 const std::vector<Flag>& check_flags();
-// --fix and --diff against the rest (SP010).
+// Reports --fix and --diff together with flags that contradict them (SP010).
 void validate_check(std::span<const Setting> given, const Options& options,
                     Diagnostics& diags);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `shardplan completion SHELL`: a script made from the tables of commands and
-// flags, so that it cannot know less or more than the program does.
+// `shardplan completion SHELL`: a script generated from the tables of commands
+// and flags, so that it always agrees with the program.
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,7 +35,7 @@ std::vector<std::string> code_names() {
   return names;
 }
 
-// "@llama" and so on.
+// Returns "@llama" and so on.
 std::vector<std::string> rule_set_names() {
   std::vector<std::string> names;
   for (const std::string_view folder : kRuleFolders) {
@@ -46,12 +46,12 @@ std::vector<std::string> rule_set_names() {
   return names;
 }
 
-// What `diff --semantics` takes two of.
+// Returns the readings, two of which `diff --semantics` expects.
 std::vector<std::string> reading_names() {
   return all_names(framework_semantics());
 }
 
-// Words that a flag's value may be; empty for free text and for files.
+// Returns the possible values of a flag; empty for free text and for files.
 std::vector<std::string> values_of(const Flag& flag) {
   if (flag.takes == Takes::Choice) return flag.choices();
   if (flag.name == "rules" || flag.name == "before" || flag.name == "after") {
@@ -83,7 +83,7 @@ std::string flags_of(const Command& command) {
   return text + "--help";
 }
 
-// Words for a command's arguments; empty where they are files.
+// Returns the words for a command's arguments; empty if they are files.
 std::vector<std::string> argument_words(const Command& command) {
   switch (command.arguments.at(0).kind) {
     case Argument::Kind::Code:
@@ -100,14 +100,15 @@ std::vector<std::string> argument_words(const Command& command) {
   return {};
 }
 
-// A pattern of `case` for all spellings of a flag.
+// Returns a pattern of `case` that matches all spellings of a flag.
 std::string case_pattern(const Flag& flag) {
   std::string text = "--" + std::string(flag.name);
   if (flag.letter != 0) text += std::string("|-") + flag.letter;
   return text;
 }
 
-// The command is the first word that is neither a flag nor a flag's value.
+// The script finds the command: the first word that is neither a flag nor a
+// flag's value.
 std::string bash_script() {
   std::string valued;
   std::string values;
@@ -162,7 +163,8 @@ std::string bash_script() {
          "complete -o filenames -F _shardplan shardplan\n";
 }
 
-// Inside single quotes of zsh and fish alike, where help has no backslashes.
+// Escapes text for single quotes of both zsh and fish; help texts contain no
+// backslashes, which the two treat differently.
 std::string shell_quoted(std::string_view text) {
   std::string result;
   for (char c : text) {
@@ -175,7 +177,7 @@ std::string shell_quoted(std::string_view text) {
   return result;
 }
 
-// `_arguments` gives `[`, `]` and `:` a meaning of their own.
+// Escapes `[`, `]` and `:`, which have a special meaning in `_arguments`.
 std::string zsh_escaped(std::string_view text) {
   std::string result;
   for (char c : shell_quoted(text)) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `shardplan diff A B`: which tensors two saved plans place differently, and
-// what that does to the fullest device. (Of two sets of rules:
-// cli/commands/rule_diff.h; with --semantics: cli/commands/semantics.h.)
+// how that changes the fullest device. (cli/commands/rule_diff.h compares two
+// sets of rules, cli/commands/semantics.h implements --semantics.)
 #include "cli/commands/diff.h"
 
 #include <algorithm>
@@ -39,7 +39,7 @@ namespace {
 
 enum class Change : uint8_t { Changed, Added, Removed };
 
-// One tensor that is not the same in both; absent in one of them, perhaps.
+// One tensor that differs between the plans, or that only one of them has.
 struct Difference {
   Change change = Change::Changed;
   std::optional<size_t> before;  // index in the first plan
@@ -57,7 +57,7 @@ struct Side {
 };
 
 struct Comparison {
-  std::vector<Difference> differences;  // in A's order, then what B adds
+  std::vector<Difference> differences;  // in A's order, then new ones of B
   int64_t same = 0;
 
   int64_t count(Change change) const {
@@ -76,8 +76,8 @@ bool same_placement(const Placement& a, const Placement& b) {
 
 Comparison compare(const Side& a, const Side& b) {
   const size_t count = b.saved.manifest.size();
-  // Two plans of one model have its names in one order; else they are looked
-  // up.
+  // Two plans of one model list the same names in the same order; otherwise
+  // names are looked up.
   std::unordered_map<std::string_view, size_t> in_b;
   const auto find_in_b = [&](size_t i) -> std::optional<size_t> {
     if (i < count && a.name(i) == b.name(i)) return i;
@@ -142,7 +142,7 @@ std::string_view name_of(const Difference& difference, const Side& a,
                            : b.name(*difference.after);
 }
 
-// The placements of a difference; null where the tensor is absent.
+// Returns the placements of a difference; null on a side that lacks the tensor.
 std::pair<const Placement*, const Placement*> placements_of(
     const Difference& difference, const Side& a, const Side& b) {
   return {difference.before ? &a.of(*difference.before) : nullptr,
@@ -168,7 +168,7 @@ Cell view_cell(const Placement& p) {
   return p.view.empty() ? Cell() : Cell(p.view);
 }
 
-// The rank of the tensor, on the side where it has this index.
+// Returns the rank that holds the tensor on the side where it has this index.
 Cell dealt_cell(const Side& side, const std::optional<size_t>& index) {
   if (!index || !side.of(*index).dealt) return {};
   const Dealt& dealt = *side.of(*index).dealt;
@@ -210,7 +210,7 @@ Table changes_table(const Comparison& comparison, const Side& a,
   return table;
 }
 
-// Equal numbers for tensors that change alike.
+// Returns equal numbers for tensors that change in the same way.
 std::vector<uint32_t> kinds_of(const Comparison& comparison, const Side& a,
                                const Side& b) {
   constexpr int64_t kAbsent = -1;
@@ -228,8 +228,8 @@ std::vector<uint32_t> kinds_of(const Comparison& comparison, const Side& a,
   return kinds;
 }
 
-// What a device holds of the tensors that change alike: on one of the ranks
-// that experts are dealt to, the one that has most.
+// Returns the bytes per device of tensors that change in the same way. If whole
+// experts are placed on ranks, this is the rank that holds most.
 Cell held_cell(const Side& side, std::span<const size_t> tensors) {
   std::map<int64_t, double> by_rank;
   for (const size_t i : tensors) {
@@ -242,14 +242,14 @@ Cell held_cell(const Side& side, std::span<const size_t> tensors) {
   return tensors.empty() ? Cell() : Cell(MeanBytes{most});
 }
 
-// "ep=8: 128 experts"
+// Returns "ep=8, 128 experts".
 Cell dealing_cell(const Placement& p) {
   if (!p.dealt) return std::string("not dealt out");
   return p.dealt->axis + "=" + std::to_string(p.dealt->size) + ", " +
          plural(p.dealt->experts, "expert");
 }
 
-// The lines of changes that are alike: what differs, before and after.
+// Adds the rows of equal changes: what differs, before and after.
 void add_lines(const Comparison& comparison, std::span<const uint32_t> members,
                const std::string& label, const Side& a, const Side& b,
                std::vector<Row>& rows) {
@@ -330,7 +330,8 @@ std::optional<Side> read_side(const SourcePtr& source, Diagnostics& diags) {
   return Side{std::move(*saved), std::move(*memory)};
 }
 
-// Both at once; empty, with the reasons reported, where one cannot be read.
+// Reads both plans in parallel. Returns empty, with the reasons reported, if
+// one cannot be read.
 std::optional<std::array<Side, 2>> read_sides(
     const std::array<RuleSide, 2>& sides, Diagnostics& diags) {
   std::array<std::optional<Side>, 2> read;
@@ -344,7 +345,7 @@ std::optional<std::array<Side, 2>> read_sides(
   return std::array<Side, 2>{*std::move(read[0]), *std::move(read[1])};
 }
 
-// "293.7 MiB → 262.6 MiB (−10.6 %)"
+// Returns "293.7 MiB → 262.6 MiB (−10.6 %)".
 std::string memory_change(int64_t before, int64_t after, bool exact) {
   std::string text = size_text(before, exact) + " → " + size_text(after, exact);
   if (before <= 0) return text;
@@ -388,12 +389,13 @@ std::string mesh_line(const Mesh& mesh) {
 
 namespace {
 
-// How flags that only rules take are known to those who give plans.
+// Flags that apply to rules only, and are rejected for saved plans.
 constexpr std::string_view kOfRules = "dialect table axes jobs names fail-on";
 
 bool is_of_rules(std::string_view flag) { return has_word(kOfRules, flag); }
 
-// Neither a shipped set nor a folder is a plan; a file is what it holds.
+// Reads an argument. A shipped set or a folder is never a plan; the text of a
+// file decides.
 std::optional<RuleSide> read_argument(const std::string& path,
                                       Context& context) {
   const auto info = path == "-" || path.starts_with('@')
@@ -569,7 +571,8 @@ const std::vector<Flag>& diff_flags() {
 
 namespace {
 
-// What cannot be used with a flag that says what is compared.
+// Reports flags that cannot be used with the flag `with`, which selects what is
+// compared.
 void refuse_together(std::span<const Setting> given, const std::string& with,
                      const std::string& help, bool (*refused)(const Flag&),
                      Diagnostics& diags) {
@@ -582,7 +585,7 @@ void refuse_together(std::span<const Setting> given, const std::string& with,
   }
 }
 
-// --before and --after stand for these.
+// --before and --after replace these flags.
 bool names_rules(const Flag& flag) {
   return flag.name == "rules" || flag.name == "pattern";
 }
@@ -610,8 +613,9 @@ void validate_model_diff(std::span<const Setting> given,
 
 }  // namespace
 
-// Two saved plans hold their own rules and meshes, and rules alone need none.
-// The same keys of a configuration are for other commands.
+// Saved plans contain their own rules and meshes, and comparing only rules
+// needs neither. Such keys of a configuration are not reported: they are for
+// other commands.
 void validate_diff(std::span<const Setting> given, const Options& options,
                    Diagnostics& diags) {
   const DiffRequest& request = options.diff;

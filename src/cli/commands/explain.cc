@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// `shardplan explain CODE`: the page of docs/codes, plainly on a terminal; or,
-// with --matmul, the spec of a matrix product, with --algorithm the schedule of
-// a collective.
+// `shardplan explain CODE`: the page of docs/codes, as plain text on a
+// terminal; with --matmul the spec of a matrix product, with --algorithm the
+// schedule of a collective.
 #include "cli/commands/explain.h"
 
 #include <memory>

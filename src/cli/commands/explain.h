@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `explain` alone takes: which product of matrices, or which schedule.
+// Flags that only `explain` accepts: which matrix product or which schedule to
+// explain.
 #pragma once
 
 #include <cstdint>
@@ -18,16 +19,16 @@ struct Options;
 struct Setting;
 
 struct ExplainRequest {
-  SourcePtr matmul;                      // --matmul, as text named so
+  SourcePtr matmul;                      // --matmul; also the source's name
   std::optional<std::string> algorithm;  // --algorithm
   std::optional<std::string> kind;       // --kind
   std::optional<int64_t> ranks;          // --ranks
   std::optional<int64_t> inner;          // --inner
 };
 
-// --algorithm is a flag of `simulate`, too.
+// --algorithm is also a flag of `simulate`.
 const std::vector<Flag>& explain_flags();
-// Flags that mean nothing without another one (SP010).
+// Reports flags that have no meaning without another flag (SP010).
 void validate_explain(std::span<const Setting> given, const Options& options,
                       Diagnostics& diags);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `shardplan export MODEL --to TARGET`: rules or a plan as another tool reads
-// them. The answer is that text alone.
+// `shardplan export MODEL --to TARGET`: rules or a plan in the format of
+// another tool. The answer is only that text.
 #include "io/export.h"
 
 #include <algorithm>
@@ -25,8 +25,8 @@
 namespace shardplan::cli {
 namespace {
 
-// Whether the rules give this plan again when they are read without any flag
-// but the mesh.
+// Returns whether the rules, read with no flag except the mesh, reproduce this
+// plan.
 bool rules_suffice(const Context& context, const Manifest& manifest,
                    const RuleSet& rules, const Plan& plan) {
   if (context.options.planning.unmatched != Unmatched::Error &&
@@ -43,7 +43,8 @@ bool rules_suffice(const Context& context, const Manifest& manifest,
   return again && fingerprint(manifest, *again) == fingerprint(manifest, plan);
 }
 
-// "--min-size 100 --no-strict": what else the plan was made with.
+// Returns the other flags that the plan was made with: "--min-size 100
+// --no-strict".
 std::string flags_text(const PlanRequest& planning) {
   std::string text;
   const auto add = [&](const std::string& flag) {
@@ -85,7 +86,7 @@ std::vector<std::string> origin_of(const PlanRequest& planning,
     lines.push_back("pattern: " + std::string(planning.pattern->text()));
   }
   std::string rules = joined(planning.rules, ", ");
-  // The shipped set that was chosen, `@llama` of `rules/models/llama.yaml`.
+  // The shipped set that was chosen: `@llama` for `rules/models/llama.yaml`.
   if (rules.empty() && planning.pattern == nullptr && session.rules) {
     // A file may be listed more than once.
     std::set<std::string> sets;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `export` alone takes.
+// Flags that only `export` accepts.
 #pragma once
 
 #include <optional>

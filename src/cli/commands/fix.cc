@@ -42,7 +42,7 @@ namespace {
 
 constexpr int kMaxPasses = 100;
 
-// A finding with the edit that is to remove it.
+// A finding with the edit that should remove it.
 struct Choice {
   const Diagnostic* finding = nullptr;
   const Fix* fix = nullptr;
@@ -52,13 +52,13 @@ std::string key_of(const Choice& choice) {
   return code_id(choice.finding->code) + " " + choice.fix->text;
 }
 
-// What edits take of the files, to find what touches them without looking at
-// each.
+// The ranges of the files that selected edits change. Finds overlaps without
+// comparing every pair of edits.
 class TakenText {
  public:
-  // False where an edit of the fix touches what is taken; else takes it. What
-  // is done about findings of one code may stand side by side: new rules at one
-  // place, or neighbours that move.
+  // Returns false if an edit of the fix touches a range already reserved;
+  // otherwise reserves the ranges of the fix. Fixes for findings of one code
+  // may be adjacent: new rules at one place, or neighbouring rules that move.
   bool take(const Fix& fix, Code code) {
     for (const TextEdit& edit : fix.edits) {
       if (touches(edit.where, code)) return false;
@@ -80,7 +80,7 @@ class TakenText {
   bool touches(const Span& where, Code code) const {
     const auto file = taken_.find(where.file);
     if (file == taken_.end()) return false;
-    // Edits do not overlap, so those that begin earlier end earlier.
+    // Edits do not overlap, so an edit that begins earlier also ends earlier.
     auto it = file->second.upper_bound(where.end);
     while (it != file->second.begin()) {
       const auto& [begin, taken] = *--it;
@@ -106,16 +106,16 @@ bool only_inserts(const Fix& fix) {
   });
 }
 
-// Of each finding the first fix that is an edit and was not refused, while
-// they do not touch. New rules in front of one that is rewritten wait: that
-// may have been all it takes.
+// Selects, for each finding, the first fix that is an edit, was not refused and
+// does not touch the edits selected so far. New rules before a rule that this
+// pass rewrites wait for the next pass: the rewrite may suffice.
 std::vector<Choice> choose(const Diagnostics& diags,
                            const std::set<std::string>& refused) {
   std::vector<Choice> chosen;
   TakenText taken;
   std::set<int> rewritten;
   for (const Diagnostic& finding : diags.all()) {
-    // A note says what the user asked for.
+    // A note describes something the user asked for, so it is not fixed.
     if (finding.severity == Severity::Note ||
         ((finding.code == Code::UnusedAxis ||
           finding.code == Code::UnmentionedAxis) &&
@@ -140,7 +140,7 @@ std::vector<Choice> choose(const Diagnostics& diags,
   return chosen;
 }
 
-// False for shipped sets, which have names of files too.
+// Returns false for shipped sets, whose sources also have file names.
 bool is_a_file_of(const PlanRequest& planning, const SourceFile& source) {
   const std::string& name = source.name();
   return name == kStandardInput ||
@@ -149,12 +149,12 @@ bool is_a_file_of(const PlanRequest& planning, const SourceFile& source) {
          });
 }
 
-// All texts as they will be, by path.
+// Returns all texts after the edits, by path.
 std::map<std::string, std::string> texts_with(
     const PlanRequest& planning, const FixRun& run,
     const std::vector<Choice>& chosen) {
   std::map<std::string, std::string> texts;
-  // A pipe can be read only once, and nothing else need be read again.
+  // A pipe can be read only once, and the other files need not be read again.
   if (run.session.rules) {
     for (const SourcePtr& source : run.session.rules->sources) {
       if (is_a_file_of(planning, *source))
@@ -231,7 +231,7 @@ void take_over(const std::vector<Choice>& chosen,
   run.diags = std::move(checked.diags);
 }
 
-// One pass; false when there is nothing left to try.
+// Runs one pass. Returns false if there is nothing left to try.
 bool pass(const Context& context, std::set<std::string>& refused, FixRun& run) {
   std::vector<Choice> chosen = choose(run.diags, refused);
   while (!chosen.empty()) {
@@ -242,7 +242,8 @@ bool pass(const Context& context, std::set<std::string>& refused, FixRun& run) {
       take_over(chosen, texts, std::move(checked), run);
       return true;
     }
-    // Not all of them together: the first half; at last not even the first.
+    // The edits do not work together, so only the first half is tried again. A
+    // single edit that does not work is refused for good.
     if (chosen.size() == 1) {
       refused.insert(key_of(chosen.front()));
       return true;
@@ -261,13 +262,14 @@ Diagnostics::Builder report_unwritten_file(const std::string& path,
                          (problem.empty() ? "" : ": " + problem));
 }
 
-// A file that is as it was read, with what it is to become written beside it.
-// Null, with the reason reported.
+// Prepares the new contents next to a file that is unchanged since it was read.
+// Returns null, with the reason reported, on failure.
 std::unique_ptr<OutputFile> prepared(const std::string& path,
                                      const ChangedFile& file, Host& host,
                                      Diagnostics& diags) {
   std::string why;
-  // First of all, since it refuses pipes, of which reading might never end.
+  // This comes first because it rejects pipes, from which a read might never
+  // return.
   std::unique_ptr<OutputFile> output = host.edit_file(path, file.before, why);
   if (output == nullptr) {
     diags.error(Code::UnreadableFile, {}, "cannot write `" + path + "`: " + why)
@@ -288,8 +290,8 @@ std::unique_ptr<OutputFile> prepared(const std::string& path,
   return nullptr;
 }
 
-// Reports a rules file that is given twice, by one name or by two: an edit for
-// the rules of the one changes those of the other.
+// Reports a rules file that is given twice, under one name or two: an edit of
+// one copy's rules would also change the other copy's.
 bool reject_files_given_twice(const PlanRequest& planning, Host& host,
                               Diagnostics& diags) {
   std::map<std::string, std::string> known;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A Host on which some files already read as they are about to be written.
+// `check --fix`: finds and applies edits of rules files. Edits are checked in
+// memory before any file is written.
 #pragma once
 
 #include <cstdint>
@@ -17,13 +18,17 @@
 
 namespace shardplan::cli {
 
-// What a SourceFile of standard input is called. Here it names the text that
-// standard input gave, since it gives it only once.
+// The name of the SourceFile of standard input. An OverlayHost also uses it as
+// the path of the text that was read from standard input, which can be read
+// only once.
 inline constexpr std::string_view kStandardInput = "<stdin>";
 
+// A Host on which some files already have the contents that are about to be
+// written.
 class OverlayHost : public PassingHost {
  public:
-  // `host` must outlive this one; `files` are by path, as it will be asked for.
+  // `host` must outlive this one. The keys of `files` are the paths that
+  // callers ask for.
   OverlayHost(Host& host, std::map<std::string, std::string> files);
 
   std::optional<FileInfo> file_info(const std::string& path) override;
@@ -37,16 +42,17 @@ class OverlayHost : public PassingHost {
 
 // `check --fix`: applies rule edits to the user's rules files.
 //
-// In each pass the first fix of every finding that is an edit is made, in
-// memory, where edits do not touch, and everything is checked anew. A pass
-// counts only if its findings are gone and fewer are left, so passes end; where
-// it does not, half as many are made. Only then, and without --diff, files are
-// written, each whole or not at all.
+// Each pass selects, for every finding, the first fix that is an edit and does
+// not touch an edit already selected. It makes these edits in memory and checks
+// everything again. A pass counts only if the findings it addresses are gone
+// and fewer findings are left, so passes end; otherwise it is repeated with
+// half as many edits. Files are written only after the last pass and without
+// --diff, each whole or not at all.
 
 struct AppliedFix {
   Code code = Code::InternalError;
   std::string file;
-  int64_t line = 1;  // where the edit begins, in the file before its pass
+  int64_t line = 1;  // line of the edit, in the file before its pass
   std::string text;
   int64_t bytes_per_device = 0;
 };
@@ -63,12 +69,12 @@ struct FixRun {
   std::map<std::string, ChangedFile> files;  // by path
 };
 
-// Empty when there is no answer even before a fix.
+// Returns empty if the model cannot be checked even before a fix.
 std::optional<FixRun> find_fixes(Context& context);
 
-// Writes the changed files. False, with the reason reported, when one could
-// not be written or has changed since it was read; earlier ones stay written,
-// and are named.
+// Writes the changed files. Returns false, with the reason reported, if one
+// could not be written or has changed since it was read; files written before
+// it stay written, and the report names them.
 bool write_fixes(const FixRun& run, Host& host, Diagnostics& diags);
 
 }  // namespace shardplan::cli

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `shardplan inspect MODEL`: what is in a manifest, before any rule or mesh;
-// with --shard where one parameter lies under rules and a mesh.
+// `shardplan inspect MODEL`: the contents of a manifest, before any rule or
+// mesh; with --shard, which device holds which slice of one parameter.
 #include "cli/commands/inspect.h"
 
 #include <algorithm>
@@ -44,7 +44,7 @@ std::string_view facts_from_text(FactsFrom from) {
   return "";
 }
 
-// "4096 on 21 of 42 layers"
+// Returns "4096 on 21 of 42 layers".
 std::string windows_text(const std::vector<int64_t>& windows) {
   std::map<int64_t, int64_t> layers;
   for (const int64_t window : windows) ++layers[window];
@@ -59,8 +59,9 @@ std::string windows_text(const std::vector<int64_t>& windows) {
   return text + " of " + plural(std::ssize(windows), "layer");
 }
 
-// "kv on 12, conv+delta on 36 of 48 layers"; empty where all layers keep keys
-// and values, or a latent, of which heads and windows tell.
+// Returns which state the layers cache: "kv on 12, conv+delta on 36 of 48
+// layers". Returns "" if all layers cache keys and values, or a latent, which
+// heads and windows already describe.
 std::string kept_text(const LayerStates& state) {
   std::vector<std::pair<std::string, int64_t>> layers;
   for (const uint32_t number : state.layers) {
@@ -92,7 +93,7 @@ std::string kept_text(const LayerStates& state) {
   return text + " of " + plural(std::ssize(state.layers), "layer");
 }
 
-// Empty where nothing is known.
+// Returns empty if no fact is known.
 std::optional<Table> facts_table(const Manifest& manifest) {
   const Facts& facts = manifest.facts;
   std::vector<Row> rows;
@@ -107,7 +108,7 @@ std::optional<Table> facts_table(const Manifest& manifest) {
     add(field.name, facts.*field.member);
   }
   std::vector<int64_t> windows = facts.windows;
-  // What layers without a window keep is said below.
+  // The state of layers without a window is listed below.
   if (!facts.state.layers.empty()) {
     std::ranges::replace(windows, kUnknownWindow, int64_t{0});
     const bool none =
@@ -138,7 +139,7 @@ Table dtypes_table(const Manifest& manifest) {
     int64_t elements = 0;
     int64_t bytes = 0;
   };
-  std::map<DType, Sum> sums;  // totals fit 63 bits, so do parts of them
+  std::map<DType, Sum> sums;  // the totals fit 63 bits, and so do these parts
   for (size_t i = 0; i < manifest.size(); ++i) {
     const TensorType& type = manifest.type(i);
     Sum& sum = sums[type.dtype];
@@ -203,7 +204,8 @@ Layers fold_buffers(const std::vector<Manifest::Buffer>& buffers) {
   return labelled(fold(kinds, name_of), name_of);
 }
 
-// Layers folded; bytes and elements are those of all that a row stands for.
+// Returns the parameters with layers folded; bytes and elements are totals of
+// all parameters that a row represents.
 Table inspect_folded_table(
     const Layers& layers,
     const std::function<const TensorType&(size_t)>& type_of) {
@@ -246,7 +248,7 @@ Table parameters_table(const Manifest& manifest, Audience audience) {
       audience};
 }
 
-// The `count` largest of `size` things, by bytes, the earlier of equals first.
+// Returns the kLargest of `size` elements by `bytes`; ties keep their order.
 std::vector<size_t> largest_of(size_t size,
                                const std::function<int64_t(size_t)>& bytes) {
   std::vector<size_t> order(size);
@@ -278,7 +280,7 @@ Table largest_tensors(const Manifest& manifest, Audience audience) {
   return largest_table(std::move(rows), audience);
 }
 
-// For people equal layers count once; sizes are those of one tensor.
+// For people, equal layers are one row, and sizes are those of one tensor.
 Table largest_classes(const Manifest& manifest, const Layers& layers) {
   std::vector<Row> rows;
   const auto type = [&](size_t i) -> const TensorType& {
@@ -363,7 +365,7 @@ void add_inspect_tables(const Manifest& manifest, bool expand, Report& report) {
       manifest, expand ? Audience::Everyone : Audience::Programs));
 }
 
-// Which slice of one parameter lies on which device.
+// Reports which slice of one parameter each device holds.
 Exit run_shard(Context& context) {
   const auto session =
       open_session(context.options.planning, context.options.memory,

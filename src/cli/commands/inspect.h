@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `inspect` alone takes.
+// Flags that only `inspect` accepts.
 #pragma once
 
 #include <optional>
@@ -20,8 +20,8 @@ struct InspectRequest {
 };
 
 const std::vector<Flag>& inspect_flags();
-// What makes a plan means nothing without --shard (SP010). `given` are the
-// flags of the command line.
+// Reports flags that make a plan without --shard, where they have no effect
+// (SP010). `given` are the flags of the command line.
 void validate_inspect(std::span<const Setting> given, const Options& options,
                       Diagnostics& diags);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `shardplan list TOPIC`: what the program's tables hold.
+// `shardplan list TOPIC`: the contents of the program's tables.
 #include <optional>
 #include <string>
 #include <vector>
@@ -35,7 +35,7 @@ Table named_table(std::string id, std::string title, std::vector<Row> rows) {
   Table table;
   table.id = std::move(id);
   table.title = std::move(title);
-  // Prose is not shortened: it wraps.
+  // Long text wraps and is not shortened.
   table.columns = {left("name"), left("summary", "")};
   table.rows = rows_of(std::move(rows));
   table.show_header = false;
@@ -74,7 +74,7 @@ std::vector<Table> list_commands() {
   return {named_table("commands", "", named_rows(commands()))};
 }
 
-// The first sentence of the comment that a shipped file opens with.
+// Returns the first sentence of the comment at the start of a shipped file.
 std::string first_sentence(std::string_view text) {
   std::string comment;
   while (text.starts_with("#")) {
@@ -114,14 +114,14 @@ std::vector<Table> list_families() {
   return {named_table("families", "", std::move(rows))};
 }
 
-// What layers keep while the model generates, as the file says it:
-// "kv", "kv+ssm+conv"; "unknown" where it says nothing.
+// Returns the state that layers cache during generation, in the words of the
+// architecture file: "kv", "kv+ssm+conv"; "unknown" if the file does not say.
 std::string state_text(const Architecture& all) {
   const std::vector<std::string> names = kept_names(all, all.classes.front());
   return names.empty() ? "unknown" : joined(names, "+");
 }
 
-// "all", or "all but awq".
+// Returns "all", or "all but awq".
 std::string quantised_text(const Architecture& all) {
   const std::vector<std::string>& unknown = all.quantisations_unknown;
   if (unknown.empty()) return "all";
@@ -196,8 +196,9 @@ std::vector<Table> list_hardware() {
   return tables;
 }
 
-// With the kinds of collectives that it does, for some number of ranks at
-// least: 16 ranks, 4 of them fast, suit all algorithms.
+// Lists the algorithms with the collectives that each supports for at least
+// some number of ranks: 16 ranks, 4 of them on the fast axis, suit all
+// algorithms.
 std::vector<Table> list_algorithms() {
   std::vector<Row> rows;
   for (const Algorithm& algorithm : algorithms()) {
@@ -233,7 +234,7 @@ std::vector<Table> list_codes() {
   return {table};
 }
 
-// Of an OpDef or a CompositeDef.
+// `Op` is an OpDef or a CompositeDef.
 template <typename Op>
 std::string operand_count(const Op& op) {
   const std::string least = std::to_string(op.min_operands);
@@ -332,7 +333,7 @@ const Topic* find_topic(std::string_view name) {
   return find_named(kTopics, name);
 }
 
-// Null, with the reason reported, when there is none of that name.
+// Returns null, with the reason reported, if there is no topic of that name.
 const Topic* known_topic(const std::string& name, Diagnostics& diags) {
   const Topic* topic = find_topic(name);
   if (topic != nullptr) return topic;
@@ -359,8 +360,8 @@ Exit list_topology(Context& context, Report report, const std::string& name) {
   return finish(context, std::move(report));
 }
 
-// A shipped file as it is, to be read or to start one's own from.
-// Rules and graphs are named with a `@`.
+// Prints a shipped file unchanged, to read it or as a starting point for one's
+// own. Names of rules and graphs begin with `@`.
 Exit print_shipped(Context& context, std::span<const std::string_view> folders,
                    std::string name, const std::string& mark = "@") {
   if (name.starts_with('@')) name.erase(0, 1);

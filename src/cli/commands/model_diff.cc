@@ -33,22 +33,22 @@
 namespace shardplan::cli {
 namespace {
 
-// What is known of both sides.
+// Everything known about the two sides.
 struct BothSides {
   JudgedTarget before;
   JudgedTarget after;
   RuleSetChanges rules;
   std::vector<GateChange> rule_changes;
-  std::vector<GateChange> changes;  // of the model
+  std::vector<GateChange> changes;  // in the model's placements and memory
   CollectiveCoverage collectives;
   std::vector<CategoryChange> categories;  // of memory
   std::vector<TimeChange> times;           // parts of a step
 };
 
-// What a saved plan holds cannot be changed by rules.
+// Rejects a saved plan: rules cannot change its placements.
 bool is_no_plan(const std::string& path, Context& context, SourcePtr& file) {
   if (path == "-" || path.starts_with('@')) return true;
-  Diagnostics unread;  // whoever reads the model says why
+  Diagnostics unread;  // reading the model reports the error
   file = read_head(path, context.host, unread);
   if (file == nullptr || !is_plan(file->text())) return true;
   context.diags
@@ -81,7 +81,7 @@ JudgedTarget judge_rules(const std::vector<std::string>& rules, bool is_after,
   planning.rules = rules;
   planning.pattern = nullptr;
   planning.other_side_asks = true;
-  // What is new is shown with what would remove it.
+  // Only the new side needs fixes: its new findings are shown with them.
   planning.find_fixes = is_after;
   apply_severities(judged.options, judged.diags);
   judge_read(judged, {model, std::nullopt, {}}, host, progress);
@@ -101,7 +101,8 @@ bool is_same_finding(const Diagnostic& a, const Diagnostic& b) {
   return a.code == b.code && a.message == b.message && place(a) == place(b);
 }
 
-// Why a side could not be judged; a reason of both is reported once.
+// Reports why a side could not be checked; a reason that both sides share is
+// reported once.
 void add_reasons(const BothSides& diff, Diagnostics& diags) {
   std::vector<const Diagnostic*> reported;
   for (const JudgedTarget* side : {&diff.before, &diff.after}) {
@@ -119,7 +120,7 @@ void add_reasons(const BothSides& diff, Diagnostics& diags) {
   }
 }
 
-// False when a pattern cannot be compiled.
+// Returns false if a pattern cannot be compiled.
 bool compare(BothSides& diff, const FailOn& fail_on, Context& context) {
   const Session& before = *diff.before.session;
   const Session& after = *diff.after.session;
@@ -129,7 +130,7 @@ bool compare(BothSides& diff, const FailOn& fail_on, Context& context) {
       compare_rules({*before.rules, *after.rules, models, jobs}, context.diags);
   if (!found) return false;
   diff.rules = *std::move(found);
-  // Of labels that may never meet nothing is known.
+  // Nothing shows that these labels ever meet in one array.
   std::erase_if(diff.rules.changes, [](const RuleSetChange& change) {
     return change.how == ChangeHow::Contest &&
            change.from == RuleSetChange::From::Nowhere;
@@ -169,8 +170,8 @@ void add_findings(const BothSides& diff, Diagnostics& diags) {
   }
 }
 
-// False, with the reason reported, where a limit of time is asked for and no
-// time: both sides have the same flags.
+// Returns false, with the reason reported, if a limit of time is set and there
+// is no time estimate. Both sides have the same flags.
 bool is_time_judged(const BothSides& diff, const FailOn& fail_on,
                     Diagnostics& diags) {
   const TargetSide was = side_of(diff.before);
@@ -197,7 +198,7 @@ int64_t count_changes(const BothSides& diff, Test test) {
          std::ranges::count_if(diff.changes, test);
 }
 
-// Of the model, placed differently.
+// Returns how many parameters of the model are placed differently.
 int64_t moved_parameters(const BothSides& diff) {
   int64_t count = 0;
   for (const GateChange& change : diff.changes) {
@@ -215,8 +216,8 @@ int64_t count_all(const BothSides& diff) {
   return count_changes(diff, [](const GateChange&) { return true; });
 }
 
-// "3 rule changes; 64 of 291 parameters are placed differently; 1 change
-// fails."
+// Returns "3 rule changes; 64 of 291 parameters are placed differently; 1
+// change fails."
 std::string model_diff_note(const BothSides& diff) {
   const auto rules = std::ssize(diff.rule_changes);
   const int64_t moved = moved_parameters(diff);
@@ -249,7 +250,7 @@ std::vector<std::string> headline_of_diff(const Context& context,
   return lines;
 }
 
-// Null where no training step is asked for.
+// Returns null if no training step is requested.
 const StepAnswer* step_of(const JudgedTarget& side) {
   return side.memory && side.memory->step ? &*side.memory->step : nullptr;
 }
@@ -327,13 +328,14 @@ GateView view_of_diff(const Context& context, const BothSides& diff) {
   return view;
 }
 
-// The gate's tables; of the rules their witnesses, too.
+// Returns the gate's tables, and the changes of rules with the names that show
+// their effect.
 Report report_of_diff(const Context& context, const BothSides& diff,
                       const GateView& view, const FailOn& fail_on) {
   Report report = gate_report(view);
   report.command = context.options.command;
   for (Table& table : report.tables) table.folded = false;
-  // What parameters take alone stands among the changes.
+  // Without a budget, the memory of the parameters is listed among the changes.
   if (diff.after.memory && !diff.categories.empty()) {
     report.tables.push_back(
         category_table(diff.categories, context.options.output.exact));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `resolve` alone takes.
+// Flags that only `resolve` accepts.
 #pragma once
 
 #include <optional>
@@ -20,7 +20,7 @@ struct ResolveRequest {
 };
 
 const std::vector<Flag>& resolve_flags();
-// --why against a plan as the answer (SP010).
+// Reports --why if the answer is to be a plan (SP010).
 void validate_resolve(std::span<const Setting> given, const Options& options,
                       Diagnostics& diags);
 

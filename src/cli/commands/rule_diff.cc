@@ -48,7 +48,7 @@ std::optional<std::vector<Manifest>> read_named_models(Context& context) {
   return models;
 }
 
-// Without a model only some changes can be seen.
+// Without a model only some kinds of changes can be detected.
 bool check_fail_on(const FailOn& fail_on, Diagnostics& diags) {
   const std::vector<std::string> others = without_meaning_for_rules(fail_on);
   for (const std::string& name : others) {
@@ -59,7 +59,7 @@ bool check_fail_on(const FailOn& fail_on, Diagnostics& diags) {
   return others.empty();
 }
 
-// "rules: 5 → 6; logical axis rules: 7 → 7"
+// Returns "rules: 5 → 6; logical axis rules: 7 → 7".
 std::string counts_text(const RuleSet& before, const RuleSet& after) {
   std::vector<std::string> parts;
   const auto add = [&](const std::string& what, size_t old_count,
@@ -85,7 +85,7 @@ int64_t count_lost(const std::vector<RuleSetChange>& changes) {
   });
 }
 
-// "Changes: 3 labels, 2 rules; 1 loses axes."
+// Returns "Changes: 3 labels, 2 rules; 1 loses axes."
 std::string rule_diff_note(const std::vector<RuleSetChange>& changes,
                            int64_t failing) {
   if (changes.empty()) return "No rule or label changed.";

@@ -26,7 +26,7 @@ namespace {
 struct SemanticsSide {
   const FrameworkSemantics* semantics = nullptr;
   ReadOutcomes model;
-  Int128 bytes = 0;  // per device, of what is placed
+  Int128 bytes = 0;  // per device, of the placed parameters
   int64_t refused = 0;
   int64_t not_read = 0;
 
@@ -37,7 +37,7 @@ struct SemanticsComparison {
   const Manifest& manifest;
   const Plan& verbatim;
   std::array<SemanticsSide, 2> sides;
-  std::vector<size_t> disagreements;  // parameters
+  std::vector<size_t> disagreements;  // indices of parameters
 };
 
 SemanticsSide read_semantics_side(const std::string& name, const Inputs& inputs,
@@ -56,7 +56,8 @@ SemanticsSide read_semantics_side(const std::string& name, const Inputs& inputs,
   return side;
 }
 
-// A reading that knows none of the rules' words has nothing to compare.
+// Reports an error if the reading supports none of the rules, so that there is
+// nothing to compare.
 bool reads_anything(const SemanticsSide& side, const Inputs& inputs,
                     const Plan& verbatim, Diagnostics& diags) {
   int64_t asked = 0;
@@ -99,7 +100,8 @@ std::string_view semantics_kind_name(ReadKind kind) {
   return "not read";
 }
 
-// "eformer: dimension 0 stays whole: ..; flax: .."
+// Returns the reasons of both readings: "eformer: dimension 0 stays whole: ..;
+// flax: ..".
 std::string why_text(const SemanticsComparison& comparison, size_t parameter) {
   std::vector<std::string> parts;
   for (const SemanticsSide& side : comparison.sides) {
@@ -111,7 +113,7 @@ std::string why_text(const SemanticsComparison& comparison, size_t parameter) {
   return joined(parts, "; ");
 }
 
-// One row per parameter, for programs.
+// Returns one row per parameter, for programs.
 Table disagreements_table(const SemanticsComparison& comparison) {
   Table table;
   table.id = "disagreements";
@@ -143,7 +145,7 @@ Table disagreements_table(const SemanticsComparison& comparison) {
   return table;
 }
 
-// Equal numbers for parameters that are read alike on both sides.
+// Returns equal numbers for parameters that each side reads in the same way.
 std::vector<uint32_t> semantics_kinds_of(
     const SemanticsComparison& comparison) {
   std::map<std::array<uint32_t, 3>, uint32_t> numbers;
@@ -159,15 +161,15 @@ std::vector<uint32_t> semantics_kinds_of(
   return kinds;
 }
 
-// "2048 × 256"
+// Returns "2048 × 256".
 std::string shape_words(const Shape& shape) {
   if (shape.empty()) return "scalar";
   return joined_of(shape, " × ",
                    [](int64_t size) { return std::to_string(size); });
 }
 
-// A small table under what is asked for: a line per reading. The reasons are
-// long, so names do not share lines with them.
+// Returns a small table below the requested spec, with a line per reading. The
+// reasons are long, so parameter names have lines of their own.
 Table semantics_table(const SemanticsComparison& comparison, size_t parameter,
                       const std::string& label, int64_t count) {
   const Placement& placement = comparison.verbatim.of(parameter);
@@ -198,7 +200,8 @@ Table semantics_table(const SemanticsComparison& comparison, size_t parameter,
   return table;
 }
 
-// One table per class of parameters that are read alike, or per parameter.
+// Adds one table per class of parameters that are read in the same way, or,
+// with `expand`, one per parameter.
 void add_semantics_tables(const SemanticsComparison& comparison, bool expand,
                           Report& report) {
   const NameOf name = [&](size_t i) {
@@ -240,7 +243,7 @@ void add_semantics_summary(const SemanticsComparison& comparison,
   }
 }
 
-// "eformer 31.3 MiB per device, 2 refused"
+// Returns "eformer 31.3 MiB per device, 2 refused".
 std::string side_text(const SemanticsSide& side, bool exact) {
   const auto bytes = static_cast<double>(side.bytes);
   std::string text =

@@ -19,13 +19,14 @@ namespace {
 
 constexpr size_t kMostSteps = 24;
 constexpr size_t kMostLines = 8;  // of one cell
-constexpr int kListWidth = 14;    // of chunks, and of targets
+constexpr int kListWidth = 14;    // width of a list of chunks or of targets
 constexpr int kGap = 2;           // between columns
 
 using SentNumbers = std::vector<int64_t>;
-using ChartCell = std::vector<std::string>;  // one line for each
+using ChartCell = std::vector<std::string>;  // one string per line
 
-// Chunks that go the same way are one line, as are targets of the same chunks.
+// Chunks sent to the same rank share a line, as do targets that receive the
+// same chunks.
 ChartCell cell_of(const Step& step, int rank, const Style& style) {
   std::map<std::pair<int, bool>, SentNumbers> chunks_to;
   for (const Transfer& t : step) {
@@ -107,7 +108,8 @@ class Chart {
     return "rank " + std::to_string(rank);
   }
 
-  // How many ranks from `first` on stand side by side; at least one.
+  // Returns how many ranks, counted from `first`, fit side by side; at least
+  // one.
   size_t fitting(size_t first) const {
     int room = style_.width - display_width("step");
     size_t count = 0;
@@ -179,7 +181,7 @@ std::vector<std::string> draw_schedule(const Schedule& schedule,
 
 namespace {
 
-// A schedule of more ranks shows nothing new, and all-to-all has n n chunks.
+// More ranks show the same pattern, and all-to-all has n * n chunks.
 constexpr int64_t kMostRanks = 256;
 
 struct Question {
@@ -194,7 +196,7 @@ std::string share_text(const Ranks& ranks) {
                           : "");
 }
 
-// What an algorithm of the same kind needs, for the help.
+// Returns the algorithms that support the collective, for the help text.
 std::vector<std::string> names_that_support(CollectiveKind kind,
                                             const Ranks& ranks) {
   std::vector<std::string> names;
@@ -253,7 +255,7 @@ std::optional<Question> question_of(const ExplainRequest& request,
   return question;
 }
 
-// What bytes are counted in.
+// Returns what one payload is; bytes are counted in payloads.
 std::string_view payload_of(CollectiveKind kind) {
   switch (kind) {
     case CollectiveKind::AllGather:
@@ -270,7 +272,7 @@ std::string_view payload_of(CollectiveKind kind) {
   return "what rank 0 holds";
 }
 
-// How much is sent when all chunks are equally large, in payloads.
+// The amount sent if all chunks are equally large, in payloads.
 struct Sent {
   int64_t copies = 0;
   int64_t least_copies = 0;

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// A drawing of a schedule: a row per step, a column per sending rank.
+// `explain --algorithm ring --ranks 4`: the schedule of a collective, drawn
+// with a row per step and a column per sending rank.
 //
 //   step  rank 0  rank 1  rank 2
 //      1  2 → +1  0 → +2  1 → +0
 //      2  1 → +1  2 → +2  0 → +0
 //      3  0 → 1   1 → 2   2 → 0
 //
-// A cell says which chunks the rank sends and to whom, with a `+` where they
-// are added. What does not fit is left out, and how much is said.
+// A cell shows which chunks the rank sends and to which rank, with a `+` if the
+// receiver adds them. Parts that do not fit are omitted, and a line says how
+// many.
 #pragma once
 
 #include <optional>
@@ -21,20 +23,23 @@
 
 namespace shardplan::cli {
 
-// Lines of at most style.width columns where cells can be as narrow. `expand`:
-// nothing is left out; ranks that do not fit are drawn below.
+// Draws the schedule in lines of at most style.width columns, as far as cells
+// can be that narrow. With `expand` nothing is omitted: ranks that do not fit
+// are drawn below.
 std::vector<std::string> draw_schedule(const Schedule& schedule,
                                        const Style& style, bool expand);
 
-// `explain --algorithm ring --ranks 4`: the schedule of a collective, and what
-// it sends beside what any algorithm must.
+// `explain --algorithm ring --ranks 4`: the schedule of a collective, and how
+// much it sends compared with the minimum of any algorithm.
 
 std::vector<std::string> algorithm_names();
 std::vector<std::string> collective_names();
 
-// REQUIRES: request.algorithm. Empty, with the reason reported (SP010), when
-// the number of ranks is missing or too large to draw, or the algorithm does
-// not do that collective over so many ranks.
+// Returns empty, with the reason reported (SP010), if the number of ranks is
+// missing or too large to draw, or if the algorithm does not support the
+// collective for that many ranks.
+//
+// REQUIRES: request.algorithm is set.
 std::optional<Report> algorithm_report(const ExplainRequest& request,
                                        bool expand, Diagnostics& diags);
 

@@ -12,11 +12,12 @@
 namespace shardplan::cli {
 namespace {
 
-// In the order of Category: letters of the stacked bars.
+// The letters of the stacked bars, in the order of Category.
 constexpr std::string_view kLetters = "PGMOLKSFR";
 constexpr int kBarWidth = 24;
 
-// Of all devices together bytes may exceed 63 bits, as no count of one does.
+// The bytes of all devices together may exceed 63 bits; those of one device
+// never do.
 Cell wide_bytes(Int128 bytes) {
   if (bytes <= INT64_MAX) return ByteSize{static_cast<int64_t>(bytes)};
   return MeanBytes{static_cast<double>(bytes)};
@@ -30,7 +31,7 @@ std::string title_of(size_t category) {
   return std::string(category_title(static_cast<Category>(category)));
 }
 
-// "of 79.6 GiB on h100-sxm (57.0 %)"
+// Returns "of 79.6 GiB on h100-sxm (57.0 %)".
 std::string limit_text(const Budget& budget) {
   if (!budget.limit) return "";
   const auto needed = static_cast<double>(budget.classes.front().total);
@@ -40,8 +41,8 @@ std::string limit_text(const Budget& budget) {
   return text + " (" + percent_text(needed / usable) + ")";
 }
 
-// One letter per share of the fullest class's total; what is there has one at
-// least.
+// Returns a bar of kBarWidth letters for a device that holds `most` bytes, the
+// total of the fullest class. Every category present has at least one letter.
 std::string stacked_bar(const BudgetClass& c, int64_t most) {
   std::string bar;
   for (size_t i = 0; i < kCategories; ++i) {
@@ -68,8 +69,8 @@ std::string kind_name(StateKind kind) {
   return category_id(static_cast<size_t>(kind));
 }
 
-// The capacity that a fit is judged by: bytes, or every stage where cards
-// differ.
+// Returns the capacity that a fit is checked against: bytes, or "the devices of
+// every stage" if their capacities differ.
 std::string capacity_text(const Fit& fit, const DeviceLimit& limit) {
   return limit.of_stages.empty() ? bytes_text(*fit.usable)
                                  : std::string("the devices of every stage");
@@ -139,7 +140,7 @@ Table device_class_table(const Budget& budget) {
 Table memory_rows(const Budget& budget) {
   struct Share {
     const BudgetClass& of;
-    size_t number;  // of the class
+    size_t number;  // of the device class
     size_t category;
   };
   const ColumnsOf<Share> columns = {
@@ -179,7 +180,7 @@ Table memory_totals(const Budget& budget) {
 
 namespace {
 
-// "adamw"; of what is frozen, "none".
+// Returns the optimizer's name, "adamw"; "none" for frozen parameters.
 std::string optimizer_text(const StateOptions& state, const LeafSum& sum) {
   return std::string(optimizer_name(sum.group ? optimizer_of(state, *sum.group)
                                               : Optimizer::None));
@@ -329,7 +330,8 @@ std::string training_note(const Budget::Part& trained,
          "; the others are frozen, without gradients or optimizer state";
 }
 
-// Libraries that cast frozen weights, beside what is counted; "" of others.
+// Returns a note on libraries that cast frozen weights, which is not counted;
+// "" for other libraries.
 std::string_view frozen_note(ZeroStyle style) {
   switch (style) {
     case ZeroStyle::Fsdp2:
@@ -439,22 +441,22 @@ std::string kind_text(const KvLayer& layer) {
   return text;
 }
 
-// Of all layers of the kind together.
+// Returns the bytes of one token in all layers of the kind together.
 int64_t token_bytes(const KvKind& kind, KvShare share, DType dtype) {
   share.sequences = 1;
   share.tokens = 1;
   return kv_bytes(share, dtype).value_or(0) * kind.layers;
 }
 
-// A row of the KV cache's table: a kind of layer, or what prefill holds of one
-// layer on top.
+// A row of the KV cache's table: a kind of layer, or the extra memory of one
+// layer during prefill.
 struct KvRow {
-  const KvKind* kind = nullptr;  // null: of prefill
+  const KvKind* kind = nullptr;  // null: the row of prefill
   KvShare share;
   int64_t prefill_bytes = 0;
 };
 
-// "over tp=8, sp=2" or "unsharded".
+// Returns "over tp=8, sp=2" or "unsharded".
 std::string over_text(const Mesh& mesh, const AxisNames& axes) {
   std::string text;
   for (const AxisName& axis : axes) {
@@ -479,7 +481,8 @@ Table kv_table(const Mesh& mesh, const std::vector<KvLayer>& layers,
   const int64_t prefill =
       kv_prefill_bytes(layers, sharding, request).value_or(0);
   if (prefill > 0) subjects.push_back({nullptr, {}, prefill});
-  // Of kinds of layers alone, and but for latents, which no head owns.
+  // Cells of layer kinds only; of_heads() also leaves out latents, which belong
+  // to no head.
   const auto of_kind = [](auto cell) {
     return [cell](const KvRow& row) {
       return row.kind == nullptr ? Cell() : Cell(cell(row));
@@ -536,7 +539,7 @@ Table kv_table(const Mesh& mesh, const std::vector<KvLayer>& layers,
 
 namespace {
 
-// How many layers keep a state of that name.
+// Returns how many layers store a state of that name.
 int64_t layers_with(const LayerStates& state, std::string_view name) {
   return std::ranges::count_if(state.layers, [&](uint32_t kind) {
     const std::vector<KeptTensor>& kept = state.kinds[kind].kept;
@@ -546,7 +549,7 @@ int64_t layers_with(const LayerStates& state, std::string_view name) {
   });
 }
 
-// What all devices hold together may be more than fits.
+// Returns sum + layers * each, or INT64_MAX on overflow.
 int64_t plus(int64_t sum, int64_t layers, std::optional<int64_t> each) {
   const auto all = each ? checked_mul(*each, layers) : std::nullopt;
   const auto both = all ? checked_add(sum, *all) : std::nullopt;
@@ -561,13 +564,14 @@ Table recurrent_table(const Mesh& mesh, const Facts& facts, const KvAxes& axes,
       kv_layers(facts).value_or(std::vector<KvLayer>());
   std::erase_if(layers, [](const KvLayer& l) { return !is_recurrent(l); });
   const KvSharding sharding = kv_sharding(mesh, axes);
-  // States of one name, whose parts are shared out each on their own.
+  // The states of one name and dtype, summed over their layers. The parts of a
+  // state are sharded separately.
   struct Named {
     std::string name;
     DType dtype = DType::F32;
     int64_t layers = 0;
-    int64_t elements = 0;  // of a sequence
-    int64_t bytes = 0;     // of a sequence
+    int64_t elements = 0;  // per sequence
+    int64_t bytes = 0;     // per sequence
     int64_t here = 0;
     int64_t sequences = 0;
   };
@@ -582,7 +586,7 @@ Table recurrent_table(const Mesh& mesh, const Facts& facts, const KvAxes& axes,
       one = states.insert(states.end(), {std::string(layer.name), dtype,
                                          layers_with(facts.state, layer.name)});
     }
-    // Totals of these fit: budgets are made first.
+    // The budget was computed first, so these totals do not overflow.
     const KvShare share = kv_share(layer, sharding, request);
     KvShare whole = kv_share(layer, {}, {});
     whole.sequences = 1;

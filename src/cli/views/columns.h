@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Columns that bring their cells: what stands in a column is said where the
-// column is named, so that neither can move without the other.
+// Columns that contain the function for their cells. A column and its contents
+// are defined in one place, so neither can be reordered without the other.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,7 @@
 
 namespace shardplan::cli {
 
-// `Subject` is what a row is about.
+// A column and the function that computes its cell from the row's `Subject`.
 template <typename Subject>
 struct ColumnOf {
   Column column;
@@ -43,14 +43,14 @@ inline Audience audience_of(bool for_people) {
   return for_people ? Audience::People : Audience::Programs;
 }
 
-// 0, 1, .. as subjects.
+// Returns 0, 1, .., count - 1, for tables whose subjects are indices.
 inline std::vector<size_t> numbers_below(size_t count) {
   std::vector<size_t> numbers(count);
   std::iota(numbers.begin(), numbers.end(), size_t{0});
   return numbers;
 }
 
-// A row for each subject, in order.
+// Returns a table with one row per subject, in order.
 template <typename Subject, typename Subjects>
 Table table_of(std::string id, std::string title,
                const ColumnsOf<Subject>& columns, const Subjects& subjects,

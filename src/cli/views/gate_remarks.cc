@@ -11,16 +11,16 @@
 namespace shardplan::cli {
 namespace {
 
-// Sentences that one note has.
+// Sentences in one note at most.
 constexpr size_t kMostSentences = 10;
 
-// One note: what changes by one line, or by none.
+// One note: all changes caused by one line, or all changes without a line.
 struct Remark {
   Code code = Code::GatedChange;
   Span where;
-  std::string at;  // "rules.yaml:3", of a line that is not shown
+  std::string at;  // "rules.yaml:3", if the line cannot be shown
   std::vector<std::string> sentences;
-  std::map<std::string, std::vector<std::string>> targets;  // of a sentence
+  std::map<std::string, std::vector<std::string>> targets;  // by sentence
 };
 
 class Remarks {
@@ -94,7 +94,7 @@ class Remarks {
 
   const GateView& view_;
   std::vector<Remark> remarks_;
-  std::map<std::string, size_t> numbers_;  // by line
+  std::map<std::string, size_t> numbers_;  // index of a remark by its line
 };
 
 }  // namespace

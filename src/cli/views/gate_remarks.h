@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a code review is told of a gate at the lines that did it.
+// The notes and errors of a gate that a code review shows at the lines that
+// caused a change.
 #pragma once
 
 #include <optional>
@@ -12,26 +13,27 @@
 
 namespace shardplan::cli {
 
-// The changes that fail of nothing, as notes (SP601, SP606): those of one
-// line are one, of all targets, and so are those without a line. Findings are
-// left out: what is new of them is a diagnostic of its own. They point into the
-// sources that the changes point into.
+// Returns the changes that fail nothing, as notes (SP601, SP606). All changes
+// of one line, over all targets, become one note, as do those without a line.
+// Findings are omitted, since each new finding is a diagnostic of its own. The
+// notes point into the sources that the changes point into.
 Diagnostics gate_remarks(const GateView& view);
 
-// The code that stands for a change which is not a finding of a target itself.
+// Returns the code under which a change is reported that is not a finding of a
+// target.
 Code code_of(const GateChange& change);
-// Where a change is shown: its line, but nowhere when that is of a revision
-// that no reader has before him.
+// Returns the line where a change is shown; empty if it is a line of a base
+// revision that the reader cannot open.
 Span place_of_change(const GateChange& change, bool base_is_there);
-// A finding as it is after the change, where it is new or graver than it was:
-// no error unless it fails.
+// Returns a finding that is new or has become more severe, as it is after the
+// change. It is an error only if it fails the gate.
 std::optional<Diagnostic> new_finding(const std::vector<GateChange>& changes,
                                       const Diagnostic& diagnostic);
-// An error where a change fails that is not a finding itself.
+// Reports an error for a change that fails and is not itself a finding.
 void report_failure(const GateChange& change, bool base_is_there,
                     Diagnostics& diags);
 
-// A warning that `--fail-on time>P%` has nothing to judge, for this reason.
+// Reports a warning that `--fail-on time>P%` has nothing to compare, and why.
 void report_unjudged_time(const std::string& why, Diagnostics& diags);
 
 }  // namespace shardplan::cli

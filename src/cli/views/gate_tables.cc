@@ -16,13 +16,13 @@
 namespace shardplan::cli {
 namespace {
 
-// A comment on GitHub has at most 65,536 characters.
+// A comment on GitHub may have at most 65,536 characters.
 constexpr size_t kMostCommentBytes = 65'000;
-// Rows that people are shown of a target's changes.
+// Rows of a target's changes that people see.
 constexpr size_t kMostChanges = 12;
-// Sizes of forward passes that are told apart.
+// Token counts of forward passes that are listed separately.
 constexpr size_t kMostTokens = 3;
-// Reasons why collectives of targets were not compared, or are in doubt.
+// Reasons listed for collectives that were not compared or are in doubt.
 constexpr size_t kMostReasons = 3;
 
 Cell cell_of(const ChangeValue& value) {
@@ -42,14 +42,14 @@ std::string change_size(int64_t bytes, bool exact) {
   return exact ? std::to_string(bytes) : bytes_text(bytes);
 }
 
-// "+7.9 GiB", "-12 bytes", "" for 0
+// Returns "+7.9 GiB", "-12 bytes", or "" for 0.
 std::string delta_text(int64_t bytes, bool exact) {
   if (bytes == 0) return "";
   return (bytes > 0 ? "+" : "-") +
          change_size(bytes > 0 ? bytes : -bytes, exact);
 }
 
-// "+12.5 %" of a step's time; "" where a side has none.
+// Returns the growth of a step's time, "+12.5 %"; "" if a side has no time.
 std::string growth_text(const GateChange& change) {
   if (change.time_growth == 0) return "";
   return fmt::format("{:+.1f} %", 100 * change.time_growth);
@@ -78,7 +78,7 @@ std::string line_text(const ChangeLine& line) {
          (line.before ? " (before)" : "");
 }
 
-// A label's axes, and whatever else stands there.
+// Returns the axes of a label, or any other value as text.
 std::string shown_value(const GateChange& change, const ChangeValue& value,
                         bool exact) {
   const auto* spec = std::get_if<PartitionSpec>(&value);
@@ -87,7 +87,7 @@ std::string shown_value(const GateChange& change, const ChangeValue& value,
   return is_label ? axes_text(spec->dims[0]) : value_text(value, exact);
 }
 
-// What a reader calls it.
+// Returns the name of what changed, as people read it.
 std::string name_of(const GateChange& change) {
   switch (change.kind) {
     case GateKind::Finding: {
@@ -110,7 +110,7 @@ std::string name_of(const GateChange& change) {
     case GateKind::Baseline:
       return "baseline " + change.what;
     case GateKind::Collective:
-      // What is sent stands below.
+      // The amount sent is shown below.
       return change.what.substr(
           0, std::min(change.what.find(" of "), change.what.find(" after ")));
     case GateKind::Memory:
@@ -133,7 +133,7 @@ std::string axes_lost(const GateChange& change) {
   return text;
 }
 
-// Why, on a line of its own.
+// Returns the reason for the change, which is shown on its own line.
 std::string reason_text(const GateChange& change) {
   if (change.kind == GateKind::Rule || change.kind == GateKind::Label) {
     return change.text;
@@ -166,7 +166,8 @@ Row row_for_people(const GateChange& change, bool exact) {
           Prose{below}};
 }
 
-// Of too many, the first of each kind in turn: no kind hides another.
+// Returns the changes to show. If there are too many, picks one of each kind in
+// turn, so that no kind hides another.
 std::set<const GateChange*> shown_of(
     const std::vector<const GateChange*>& changes, bool all) {
   if (all || changes.size() <= kMostChanges) {
@@ -220,7 +221,8 @@ bool any_fails(const std::vector<GateChange>& changes) {
   return std::ranges::any_of(changes, &GateChange::fails);
 }
 
-// What changes alike is shown once: the same words for several targets.
+// Returns a text that is equal for targets with the same changes, which are
+// shown once.
 std::string fingerprint_of(const GateTarget& target) {
   std::string text = target.could_not_run ? "!" : "";
   for (const GateChange& change : *target.changes) {
@@ -263,7 +265,7 @@ std::vector<Group> groups_of(const GateView& view) {
   return groups;
 }
 
-// Those that fail first, otherwise in their order.
+// Returns the changes that fail first, otherwise in their original order.
 std::vector<const GateChange*> by_weight(
     const std::vector<GateChange>& changes) {
   std::vector<const GateChange*> all;
@@ -274,7 +276,7 @@ std::vector<const GateChange*> by_weight(
   return all;
 }
 
-// Null where a target is not judged on both sides, or nothing of it differs.
+// Returns null if the target is not checked on both sides or does not differ.
 Cell coverage_cell(const CollectiveCoverage& collectives) {
   using How = CollectiveCoverage::How;
   if (collectives.how == How::NotAsked) return {};
@@ -311,7 +313,7 @@ using Ends = CategoryChange::Ends;
 constexpr std::array<std::string_view, 3> kEndNames = {"lower", "estimate",
                                                        "upper"};
 
-// A column of each name before the change, then one of each after it.
+// Adds a column for each name before the change, then one for each after it.
 void add_sides(Table& table, std::span<const std::string_view> names) {
   for (const char* side : {"_before", "_after"}) {
     for (const std::string_view name : names) {
@@ -402,7 +404,7 @@ Totals totals_of(const GateView& view) {
   return totals;
 }
 
-// "2 of 12 targets change, 1 fails."
+// Returns "2 of 12 targets change, 1 fails."
 std::string totals_text(const GateView& view, const Totals& totals) {
   const auto all = std::ssize(view.targets);
   if (totals.changed == 0 && totals.broken == 0 && view.changes->empty()) {
@@ -445,7 +447,7 @@ void add_people_tables(const GateView& view, Report& report) {
   }
 }
 
-// Why, with the targets; few of many reasons.
+// Adds the reasons with the names of their targets, at most kMostReasons.
 void add_reasons(const char* begin,
                  const std::map<std::string, std::vector<std::string>>& reasons,
                  const char* between, std::vector<std::string>& notes) {
@@ -462,8 +464,8 @@ void add_reasons(const char* begin,
   }
 }
 
-// Of how many targets that changed collectives were compared, over which
-// tokens, and why of the others nothing is known.
+// Adds for how many changed targets collectives were compared, over which
+// numbers of tokens, and why they were not compared for the others.
 void add_coverage(const GateView& view, std::vector<std::string>& notes) {
   using How = CollectiveCoverage::How;
   std::map<std::string, std::vector<std::string>> unknown;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The report of `gate`: what changed, target by target, most important first.
+// The report of `gate`: what changed, target by target, most important changes
+// first.
 #pragma once
 
 #include <cstdint>
@@ -25,30 +26,33 @@ struct GateTarget {
 };
 
 struct GateView {
-  std::string verdict;  // "Passes", as the exit code has it
-  std::string base;  // "1a2b3c4", "old/"
+  std::string verdict;  // "Passes"; agrees with the exit code
+  std::string base;     // "1a2b3c4", "old/"
   std::string head;
-  // Whether lines of the base can be looked at: not those of a revision.
+  // Whether the reader can open lines of the base; false if it is a git
+  // revision.
   bool base_is_there = true;
   std::vector<GateTarget> targets;
-  const std::vector<GateChange>* changes = nullptr;  // of no target
-  std::string general = "All targets";               // what those are shown as
+  const std::vector<GateChange>* changes = nullptr;  // changes of no target
+  std::string general = "All targets";               // heading of those changes
   bool exact = false;
   bool expand = false;
 };
 
-// Refers to the changes: they must outlive the report.
+// Returns the report, which refers to the changes: they must outlive it.
 Report gate_report(const GateView& view);
 
-// What categories of memory take, before and after, for people.
+// Returns the bytes of each memory category before and after, for people.
 Table category_table(const std::vector<CategoryChange>& categories, bool exact);
-// What parts of a step take that is not hidden, the same way.
+// Returns the unhidden time of each part of a step before and after, for
+// people.
 Table time_table(const std::vector<TimeChange>& times);
 
-// "the fullest device holds more: 12.1 GiB → 20.1 GiB (+8.0 GiB)"
+// Returns a change as text: "the fullest device holds more: 12.1 GiB → 20.1 GiB
+// (+8.0 GiB)".
 std::string change_text(const GateChange& change);
 
-// The columns of tables.gate_changes and a row of it.
+// The columns of tables.gate_changes, and a row of it.
 std::vector<Column> gate_columns();
 Row gate_row(const GateChange& change);
 

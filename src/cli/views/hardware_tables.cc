@@ -16,13 +16,13 @@ namespace {
 constexpr std::string_view kFlops = "FLOP/s";
 constexpr std::string_view kRate = "B/s";
 
-// A number of a profile, as programs and as people read it.
+// A number of a profile, in the form for programs and the form for people.
 struct NumberRow {
   std::string quantity;  // the keys that lead to it: "links.ici.devices"
   Cell value;
   std::string unit;                  // "B/s"; empty for counts and words
   std::string text;                  // "540 GB/s"
-  const Citation* source = nullptr;  // none for words such as a topology
+  const Citation* source = nullptr;  // null for words such as a topology
   bool estimated = false;
   std::string note;
 };
@@ -48,7 +48,7 @@ class ProfileNumbers {
 
   void rate(std::string quantity, const Sourced<double>& number,
             std::string_view unit) {
-    // A share has no unit, and no prefix either.
+    // A share has neither a unit nor a prefix.
     add(std::move(quantity), number, Ratio{number.value}, unit,
         unit.empty() ? fmt::format("{:g}", number.value)
                      : si_text(number.value, unit));
@@ -62,7 +62,7 @@ class ProfileNumbers {
         std::move(text));
   }
 
-  // How many points there are, and from where to where what is measured goes.
+  // Adds the number of points of a grid and the range of its measured values.
   void grid(std::string quantity, const MeasuredGrid& grid,
             std::string_view unit) {
     int64_t points = 0;
@@ -187,7 +187,7 @@ const LinkTier* fastest_link(const HardwareProfile& profile) {
   return fastest == profile.links.end() ? nullptr : &*fastest;
 }
 
-// What others of its kind have.
+// Returns the usual numbers that the profile does not have.
 Names lacks(const HardwareProfile& profile) {
   Names missing;
   const auto has_rate = [&](Precision precision) {

@@ -11,17 +11,18 @@
 
 namespace shardplan::cli {
 
-// One row per profile, with what tells them apart: a table for people and one
-// for programs.
+// Returns one row per profile with the numbers that distinguish profiles: one
+// table for people and one for programs.
 std::vector<Table> hardware_overview(
     const std::vector<HardwareProfile>& profiles);
-// For programs, one row per number: its unit, where it was read, and when.
+// Returns one row per number, for programs: its unit, where it was read, and
+// when.
 Table hardware_numbers_table(const std::vector<HardwareProfile>& profiles);
-// For people, the numbers of one profile, and the documents that they name.
-// `exact`: in bytes and per second, without prefixes.
+// Returns the numbers of one profile and the documents that they cite, for
+// people. `exact`: in bytes and per second, without prefixes.
 std::vector<Table> hardware_details(const HardwareProfile& profile, bool exact);
 
-// "450 GB/s", "2.307 PFLOP/s", "1 us": powers of 1000, four digits.
+// Formats "450 GB/s", "2.307 PFLOP/s", "1 us": powers of 1000, four digits.
 std::string si_text(double value, std::string_view unit);
 
 }  // namespace shardplan::cli

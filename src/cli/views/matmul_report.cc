@@ -85,7 +85,7 @@ void report_repeated(const PythonValue& value, const PartitionSpec& spec,
       .help("an axis can shard only one dimension of an array");
 }
 
-// One operand, at tokens[at].
+// Reads one operand, starting at tokens[at].
 std::optional<PartitionSpec> read_spec(std::span<const PythonToken> tokens,
                                        size_t& at, std::string_view side,
                                        Diagnostics& diags) {
@@ -155,7 +155,7 @@ AxisNames only_in(const AxisNames& axes, const AxisNames& others) {
   return result;
 }
 
-// What the product needs, one row each.
+// The collectives that the product needs, one row each.
 class Needs {
  public:
   Needs(const Product& product, const MatmulOutput& output)
@@ -205,7 +205,8 @@ class Needs {
     if (output_.partial.empty()) return;
     add("all-reduce", output_.partial,
         "each device holds a partial sum; yields " + spec_text(output_.spec));
-    // An axis that an illegal operand has twice may be in the result, too.
+    // The result may also contain the axis if an illegal operand names it
+    // twice.
     const bool free =
         std::ranges::none_of(output_.spec.dims, [&](const AxisNames& axes) {
           return std::find_first_of(axes.begin(), axes.end(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // `explain --matmul "P(dp, tp) @ P(tp, None)"`: the spec of a matrix product,
-// and what the product needs besides the multiplication.
+// and the collectives that the product needs besides the multiplication.
 #pragma once
 
 #include <optional>
@@ -11,10 +11,12 @@
 
 namespace shardplan::cli {
 
-// `text` is two specs as Python has them, `@` between; ranks are the numbers of
-// entries. Empty, with the reason reported, when it is not that (SP002) or no
-// product of such ranks exists (SP010). An axis twice in one operand is SP202,
-// and is answered all the same. `parity` adds what EasyDeL's function answers.
+// `text` is two specs in Python syntax with `@` between them; the number of
+// entries of a spec is the operand's rank. Returns empty, with the reason
+// reported, if the text is not of that form (SP002) or no product of such ranks
+// exists (SP010). An axis that one operand names twice is reported as SP202,
+// and the report is returned anyway. `parity` adds what EasyDeL's function
+// returns.
 std::optional<Report> matmul_report(const SourcePtr& text, bool parity,
                                     Diagnostics& diags);
 

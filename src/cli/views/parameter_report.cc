@@ -19,12 +19,13 @@
 namespace shardplan::cli {
 namespace {
 
-// The parameters that a pattern is found in; none where it is not a pattern.
+// Returns the parameters in whose names a pattern is found; none if the text is
+// not a valid pattern.
 std::vector<size_t> found_in(const Manifest& manifest,
                              const std::string& pattern) {
   RuleSet rules;
   rules.rules.emplace_back().pattern = pattern;
-  Diagnostics ignored;  // a name need not be a pattern
+  Diagnostics ignored;  // a name need not be a valid pattern
   const auto matcher =
       Matcher::compile(rules, manifest.names_are_plain(), ignored);
   std::vector<size_t> parameters;
@@ -56,7 +57,8 @@ std::optional<size_t> find_parameter(const Manifest& manifest,
                 in_backticks(manifest.name(found.front())));
     return report;
   }
-  // Names within a class differ in numbers alone: one of each is enough.
+  // Names within a class differ only in numbers, so one name per class is
+  // enough.
   std::vector<std::string> candidates;
   for (const ParameterClass& c : folding.classes) {
     candidates.emplace_back(manifest.name(c.first));
@@ -77,7 +79,8 @@ const AxisNames& axes_of_dim(const PartitionSpec& spec, size_t dim) {
   return dim < spec.dims.size() ? spec.dims[dim] : kNone;
 }
 
-// Axes larger than 1 that no dimension names: along them all hold the same.
+// Returns the axes larger than 1 that no dimension names; all devices along
+// them store the same slice.
 AxisNames repeating_axes(const Mesh& mesh, const Placement& placement) {
   AxisNames axes;
   const AxisNames named = axes_in(placement.spec);
@@ -113,7 +116,7 @@ Table dimensions_table(const Placement& p, const Mesh& mesh,
       rows_of(std::move(rows))};
 }
 
-// Along the axes of the view that the placement is of.
+// Returns the coordinates along the axes of the placement's view.
 std::vector<int64_t> coordinates_in_view(const Placement& p, const Mesh& mesh,
                                          int64_t device) {
   std::vector<int64_t> result;
@@ -124,7 +127,7 @@ std::vector<int64_t> coordinates_in_view(const Placement& p, const Mesh& mesh,
   return result;
 }
 
-// `rank`: where the parameter is dealt out, its rank.
+// `rank`: the parameter's rank if it is placed whole on one rank of an axis.
 Table shards_table(const Placement& p, const Mesh& mesh, OnIndivisible policy,
                    int64_t rank) {
   return {
@@ -149,7 +152,7 @@ Table shards_table(const Placement& p, const Mesh& mesh, OnIndivisible policy,
       Audience::Programs};
 }
 
-// What is rows and what is columns in the drawing.
+// Returns which dimensions are the rows and columns of the drawing.
 std::string drawn_text(const DeviceSlices& map) {
   const DrawnDims dims = drawn_dims(map);
   if (dims.column < 0) return "a scalar has one box";
@@ -239,7 +242,8 @@ std::optional<Report> shard_report(Context& context, const Session& session,
 
 namespace {
 
-// Rules before and after the winner, equal outcomes in one row.
+// Collects the rules before and after the one that decides; consecutive rules
+// that do not match share a row.
 class RuleRows {
  public:
   RuleRows(const Session& session, std::vector<Row>& rows)
@@ -281,7 +285,7 @@ void add_rules(const Session& session, size_t parameter,
   for (const PlanRule& rule : session.plan.rules) {
     rules.rules.push_back({rule.pattern, rule.spec, {}, {}, {}, false});
   }
-  Diagnostics ignored;  // they compiled before
+  Diagnostics ignored;  // the rules compiled before
   const auto matcher = Matcher::compile(
       rules, session.model.manifest.names_are_plain(), ignored);
   const Placement& placement = session.plan.of(parameter);
@@ -369,7 +373,7 @@ void add_dimensions(const Session& session, const Placement& p,
 // Step, subject, detail, outcome and, for a correction, its reason.
 constexpr size_t kWhyColumns = 5;
 
-// A reason is a sentence: it has a line of its own, which nothing shortens.
+// A reason is a sentence, so it has its own line, which is never shortened.
 Table why_for_people(std::vector<Row> rows) {
   Table table = {"why_shown",
                  "",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One parameter, as a user names it.
+// Reports about one parameter that a user names.
 #pragma once
 
 #include <cstddef>
@@ -15,27 +15,29 @@
 
 namespace shardplan::cli {
 
-// The parameter of that name or, where there is none, the only one that the
-// name is found in as a pattern. SP010 otherwise, with names that are near.
-// `folding` is of the manifest's parameters.
+// Returns the parameter of that name or, if there is none, the only parameter
+// in whose name the pattern `name` is found. Otherwise reports SP010 with
+// similar names.
+//
+// REQUIRES: `folding` was computed from the manifest's parameters.
 std::optional<size_t> find_parameter(const Manifest& manifest,
                                      const Folding& folding,
                                      const std::string& name,
                                      Diagnostics& diags);
 
-// `inspect --shard NAME`: which slice of one parameter lies on which device.
+// `inspect --shard NAME`: which slice of one parameter each device holds.
 
-// A drawing for people and a row per device for programs. Empty when `name` is
-// not of one parameter, or the mesh has more devices than can be listed
-// (SP010). The report refers to the session.
+// Returns a drawing for people and a row per device for programs. Returns empty
+// if `name` is not one parameter, or the mesh has more devices than can be
+// listed (SP010). The report refers to the session.
 std::optional<Report> shard_report(Context& context, const Session& session,
                                    const std::string& name);
 
-// `resolve --why NAME`: the whole decision about one parameter.
+// `resolve --why NAME`: how the sharding of one parameter was decided.
 
-// Every rule tried, the winner, each dimension, the final local shape. Empty
-// when `name` is not of one parameter (cli/views/parameter_report.h). The
-// report refers to the session.
+// Returns every rule tried, the rule that decides, each dimension, and the
+// final local shape. Returns empty if `name` is not one parameter (see
+// find_parameter). The report refers to the session.
 std::optional<Report> why_report(Context& context, const Session& session,
                                  const std::string& name);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inputs that are given, and outputs beside those that were recorded.
+// Tables of given inputs, and of outputs compared with recorded ones.
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -13,12 +13,12 @@
 namespace shardplan::cli {
 namespace {
 
-// Null where a number is none.
+// Returns null if the number is not finite.
 Cell error_cell(double number) {
   return std::isfinite(number) ? Cell(Ratio{number}) : Cell();
 }
 
-// Outputs that the recording does not hold: nobody compared them.
+// Appends the outputs that the recording lacks, which were not compared.
 void append_uncompared(const SimulateInput& input,
                        std::span<const ExpectedError> expected,
                        Report& report) {
@@ -33,7 +33,7 @@ void append_uncompared(const SimulateInput& input,
   }
 }
 
-// "inputs: `x` from `x.safetensors`"
+// Returns "inputs: `x` from `x.safetensors`".
 std::string given_text(const SimulateInput& input) {
   std::vector<std::string> parts;
   for (const GivenInput& each : input.given) {

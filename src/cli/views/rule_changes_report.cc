@@ -30,7 +30,7 @@ std::string both_places(const RuleSetChange& change) {
   return before + " → " + after;
 }
 
-// "[data, fsdp]" of a label, "P(data, fsdp)" of a rule.
+// Returns "[data, fsdp]" for a label, "P(data, fsdp)" for a rule.
 std::string placed_text(const RuleSetChange& change,
                         const PartitionSpec& spec) {
   if (change.kind != Kind::Label) return spec_text(spec);
@@ -43,7 +43,7 @@ std::string placed_text(const RuleSetChange& change,
   return text.empty() ? "None" : text + "]";
 }
 
-// One side of it: `text` where it says more than the spec.
+// Returns one side of the change: `text` if there is one, else the spec.
 std::string side_text(const RuleSetChange& change,
                       const std::optional<PartitionSpec>& spec,
                       const std::string& text) {
@@ -60,7 +60,7 @@ std::string before_and_after(const RuleSetChange& change) {
   return before == after && !is_text ? after : before + " → " + after;
 }
 
-// "matters where `expert` > 1"
+// Returns "matters where `expert` > 1".
 std::string matters_text(const RuleSetChange& change) {
   if (change.matters.empty()) return "";
   return "matters where " +
@@ -69,7 +69,7 @@ std::string matters_text(const RuleSetChange& change) {
          " > 1";
 }
 
-// "loses `a` and gains `b`"; "" where axes only went elsewhere.
+// Returns "loses `a` and gains `b`"; "" if axes only moved.
 std::string loses_and_gains(const RuleSetChange& change, bool several) {
   std::string text;
   if (!change.lost.empty()) {
@@ -83,7 +83,7 @@ std::string loses_and_gains(const RuleSetChange& change, bool several) {
   return text;
 }
 
-// What a change does that neither lost nor gained an axis as a whole.
+// Describes a change that neither lost nor gained an axis as a whole.
 std::string rearranged(const RuleSetChange& change) {
   if (change.matters_together) return "has its axes in a different order";
   if (change.matters.empty()) return "is written differently";
@@ -104,7 +104,7 @@ std::string crossed_text(const RuleSetChange& change) {
   return text;
 }
 
-// Why nothing is known of rules that changed places.
+// Returns why no name shows an effect of rules that swapped places.
 std::string no_witness_text(const RuleSetChange& change) {
   if (change.is_untried) return "not all of them were checked for common names";
   return change.is_shadowed ? "every name tried that matches both is decided "
@@ -126,7 +126,7 @@ std::string whose_text(const RuleSetChange& change) {
   return "";
 }
 
-// In which arrays labels meet.
+// Returns the arrays in which the two labels meet.
 std::string array_text(const RuleSetChange& change) {
   switch (change.from) {
     case From::Model:
@@ -141,7 +141,7 @@ std::string array_text(const RuleSetChange& change) {
   return "in arrays that have both";
 }
 
-// Of two lists, what is in both.
+// Returns the axes that are in both lists.
 AxisNames shared_axes(const AxisNames& a, const AxisNames& b) {
   AxisNames both;
   for (const AxisName& axis : a) {
@@ -150,7 +150,8 @@ AxisNames shared_axes(const AxisNames& a, const AxisNames& b) {
   return both;
 }
 
-// `labels` have the same of the same `rivals`; one of the two lists has one.
+// Describes the same contest between all `labels` and all `rivals`; one of the
+// two lists has one element.
 ChangeText contest_text(const RuleSetChange& change,
                         const std::vector<std::string>& labels,
                         const std::vector<std::string>& rivals) {
@@ -161,7 +162,8 @@ ChangeText contest_text(const RuleSetChange& change,
   if (!change.lost.empty()) {
     text.what = who + " " + loses_and_gains(change, several) + " to " + rival;
   } else if (!change.gained.empty()) {
-    // The rival let go of it, or a later rule now does without.
+    // Either the rival no longer has the axis, or a later rule no longer needs
+    // it.
     const bool is_freed =
         shared_axes(change.gained, change.contested) == change.gained;
     text.what = who + " " + loses_and_gains(change, several) +
@@ -183,7 +185,7 @@ ChangeText contest_text(const RuleSetChange& change,
   const bool is_one = !several && rivals.size() == 1;
   text.detail =
       (is_one ? before_and_after(change) + " " : "") + array_text(change);
-  // A rule is passed over as a whole.
+  // A rule that names a taken axis is skipped as a whole, with all its axes.
   const bool is_whole = std::ranges::any_of(
       change.lost,
       [&](const AxisName& axis) { return !contains(change.contested, axis); });
@@ -278,8 +280,8 @@ void add_ending(const RuleSetChange& change, const FailOn& fail_on,
   if (fails(change, fail_on)) text.detail += "; fails";
 }
 
-// What must be equal for contests to share a line, besides the rival or the
-// label. Those of a known array stand alone.
+// Returns what must be equal for contests to share a line, besides the rival or
+// the label. Contests in a known array have a line of their own.
 auto contest_key(const RuleSetChange& change, const std::string& whose) {
   return std::make_tuple(
       whose, change.lost, change.gained, change.contested, change.matters,
@@ -288,7 +290,7 @@ auto contest_key(const RuleSetChange& change, const std::string& whose) {
           : change.what + '\n' + change.by + '\n' + change.witness);
 }
 
-// "activation" of `activation_exp`.
+// Returns "activation" for `activation_exp`.
 std::string_view first_word(std::string_view label) {
   return label.substr(0, label.find('_'));
 }
@@ -297,7 +299,8 @@ using ContestGroup = std::vector<const RuleSetChange*>;
 using ContestGroups =
     std::map<decltype(contest_key(RuleSetChange(), "")), ContestGroup>;
 
-// Those that are called like `other` first: they are likelier to meet it.
+// Returns the labels, first those with the same first word as `other`: they are
+// likelier to be in one array with it.
 std::vector<std::string> ordered_labels(const ContestGroup& group,
                                         const std::string RuleSetChange::*field,
                                         const std::string& other) {
@@ -458,7 +461,7 @@ Cell line_cell(Span where) {
   return Count{place_of(where).line};
 }
 
-// The line that did it: where it stands now, or else stood.
+// Returns the line that caused the change: its place now, or else before.
 Span cause_of(const RuleSetChange& change) {
   if (change.how == How::Contest && change.by_where) return change.by_where;
   return change.after_where ? change.after_where : change.before_where;

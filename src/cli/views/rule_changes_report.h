@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What became of rules and labels: lines for people, rows for programs.
+// Changes of rules and labels: lines for people, rows for programs.
 #pragma once
 
 #include <string>
@@ -12,30 +12,33 @@
 
 namespace shardplan::cli {
 
-// A change as people are told it.
+// A change as people read it.
 struct ChangeText {
   std::string what;    // "`activation_exp` loses `expert` to `experts`"
   std::string places;  // "base.yml:82 → base.yml:81"
   std::string detail;  // "[data, expert] → [data]; matters where `expert` > 1"
 };
 
-// Contests that differ only in whose they are share a line, unless `expand`.
-// `fail_on`: what fails says so.
+// Returns the changes as texts. Contests that differ only in their label or
+// only in their rival share a line, unless `expand`. A change that fails under
+// `fail_on` says so.
 std::vector<ChangeText> change_texts(const std::vector<RuleSetChange>& changes,
                                      const FailOn& fail_on, bool expand);
 
-// Of one by itself: "`embed` loses `fsdp`; [fsdp] → []; matters where ..".
+// Returns one change as a sentence: "`embed` loses `fsdp`; [fsdp] → []; matters
+// where ..".
 std::string change_sentence(const RuleSetChange& change);
 
-// The same among the changes of a gate.
+// Returns the change as one of a gate's changes.
 GateChange gate_change(const RuleSetChange& change);
 
-// One line for each, in columns where all fit into `width`. Of one that does
-// not the detail, and what does not fit beside it, stand below.
+// Returns one line per change, in aligned columns if all lines fit in `width`.
+// Otherwise a change that is too long continues below with its detail and any
+// other text that does not fit.
 std::vector<std::string> change_lines(const std::vector<ChangeText>& texts,
                                       int width);
 
-// `gate_changes`: a row for each, whose target is null.
+// Returns the table `gate_changes` with a row per change, whose target is null.
 Table rule_changes_table(const std::vector<RuleSetChange>& changes,
                          const FailOn& fail_on);
 

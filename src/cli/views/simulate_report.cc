@@ -43,7 +43,7 @@ std::string cause_text(Cause cause) {
   }
 }
 
-// Null where a number is none.
+// Returns null if the number is not finite.
 Cell ratio_cell(double number) {
   return std::isfinite(number) ? Cell(Ratio{number}) : Cell();
 }
@@ -57,7 +57,7 @@ struct CollectiveGroup {
   std::vector<std::string> at;
 };
 
-// Every name once, and what is the same in every layer once:
+// Returns every name once; names that differ only in the layer are folded:
 // `layers.*.mlp.output`.
 std::vector<std::string> folded(const std::vector<std::string>& names) {
   std::map<std::string, std::set<std::string>> alike;
@@ -151,7 +151,7 @@ std::string source_text(ValueSource source) {
   return names[static_cast<size_t>(source)];
 }
 
-// What a whole model, or low precision, adds to the summary.
+// Adds the entries of a whole model or of low precision to the summary.
 void append_model(const SimulateInput& input, Summary& summary) {
   summary.emplace_back("dtype", std::string(storage_name(input.storage)));
   summary.emplace_back("reduce_dtype", std::string(storage_name(input.reduce)));
@@ -169,7 +169,7 @@ void append_model(const SimulateInput& input, Summary& summary) {
   summary.emplace_back("shrunk", YesNo{run.shrunk});
 }
 
-// "2 of 22 layers, 2 x 16 tokens"
+// Returns "2 of 22 layers, 2 x 16 tokens".
 std::string run_text(const RunSummary& run) {
   std::string text;
   if (run.only_layers && run.all_layers > *run.only_layers) {
@@ -193,7 +193,8 @@ std::string verdict_name(Verdict verdict) {
   return names[static_cast<size_t>(verdict)];
 }
 
-// In double precision, else in the one that the run works in.
+// Returns the first non-finite value in double precision, else in the dtype of
+// the run.
 const std::optional<NonFinite>& first_non_finite(const Simulation& outcome) {
   if (outcome.non_finite) return outcome.non_finite;
   return outcome.overflow ? outcome.overflow : outcome.sharded_overflow;
@@ -275,7 +276,8 @@ std::string verdict_line(const SimulateInput& input,
     return "ok: bitwise equal, for the whole graph and for every operation "
            "alone";
   }
-  // Rounding differs between processors, and so would more digits.
+  // More than 12 digits would differ between processors, as their rounding
+  // does.
   const double digits =
       std::min(12.0, std::floor(-std::log10(outcome.structural_error)));
   const bool overflows = outcome.overflow || outcome.sharded_overflow;
@@ -285,7 +287,7 @@ std::string verdict_line(const SimulateInput& input,
 
 namespace {
 
-// "float32", "bf16, sums in float32"
+// Returns "float32", "bf16, sums in float32".
 std::string dtype_text(const SimulateInput& input) {
   const auto name = [](Storage storage) {
     return storage == Storage::F32 ? std::string("float32")
@@ -315,7 +317,7 @@ std::string precision_line(const Simulation& outcome,
   return line;
 }
 
-// How errors grow: for people where precision is what they ask about.
+// Appends how errors grow; people see it only if they asked about precision.
 void append_precision(const SimulateInput& input, std::span<const Variant> runs,
                       const SimulateRequest& flags, bool plots, bool expand,
                       Report& report) {
@@ -417,10 +419,11 @@ Report simulate_report(const Context& context, const SimulateInput& input,
 
 namespace {
 
-// Rows for people: more are read in the plot.
+// Rows for people; the plot shows every point.
 constexpr size_t kMostRows = 12;
 
-// Three digits, however small: a table of ratios would show 0.001.
+// Formats three significant digits of any number: a table of ratios would show
+// 0.001 for a small one.
 std::string number_text(double number) {
   if (std::isnan(number)) return "not finite";
   return std::isfinite(number) ? fmt::format("{:.3g}", number) : "infinite";
@@ -431,12 +434,12 @@ Cell cell(double number, bool for_people) {
   return std::isfinite(number) ? Cell(Ratio{number}) : Cell();
 }
 
-// As error_amplification(): 0/0 is 1.
+// Follows error_amplification(): 0/0 is 1.
 double amplification_of(const ProbeError& probe) {
   return probe.sharded == probe.unsharded ? 1 : probe.sharded / probe.unsharded;
 }
 
-// Of what is not finite, more than of anything else.
+// Returns the error; a value that is not finite counts as the largest error.
 double error_of(const ProbeError& probe) {
   return std::isnan(probe.sharded) ? std::numeric_limits<double>::infinity()
                                    : probe.sharded;
@@ -451,7 +454,7 @@ const ProbeError* last_probe(const Variant& variant) {
   return probes.empty() ? nullptr : &probes.back();
 }
 
-// What a layer adds to the error of the sharded run, on average.
+// Returns the error that a layer adds to the sharded run, on average.
 std::optional<double> growth_of(const Simulation& outcome) {
   const auto& probes = outcome.probes;
   if (probes.size() < 2) return std::nullopt;
@@ -459,7 +462,8 @@ std::optional<double> growth_of(const Simulation& outcome) {
          static_cast<double>(probes.size() - 1);
 }
 
-// About `kMostRows` of them, evenly apart, with the first and the last.
+// Returns about `kMostRows` probes, evenly spaced, including the first and the
+// last.
 std::vector<ProbeError> chosen_probes(const std::vector<ProbeError>& probes,
                                       bool all) {
   if (all || probes.size() <= kMostRows) return probes;
@@ -490,7 +494,7 @@ Table errors_table(const Graph& graph, const Simulation& outcome,
 }
 
 Table variants_table(std::span<const Variant> variants, bool for_people) {
-  // Of the last probe; without any the cell is empty.
+  // The cell for the last probe; empty without probes.
   const auto of_last = [for_people](double (*number)(const ProbeError&)) {
     return [for_people, number](const Variant& variant) {
       const ProbeError* last = last_probe(variant);
@@ -525,7 +529,8 @@ bool differ(std::span<const Variant> variants, const Part& part) {
       variants, [&](const Variant& v) { return part(v) != part(variants[0]); });
 }
 
-// What tells a variant from the others: "tp=16, ring, summed in bf16".
+// Returns what distinguishes a variant from the others: "tp=16, ring, summed in
+// bf16".
 std::string variant_name(std::span<const Variant> variants,
                          const Variant& variant) {
   const auto mesh = [](const Variant& v) { return mesh_text(v.mesh); };
@@ -544,8 +549,8 @@ std::string variant_name(std::span<const Variant> variants,
   return parts.empty() ? "sharded" : fmt::format("{}", fmt::join(parts, ", "));
 }
 
-// Names without the words that they all begin and end with: `layers/9/out` and
-// `layers/10/out` are 9 and 10.
+// Returns the names without the words that all of them begin and end with:
+// `layers/9/out` and `layers/10/out` become 9 and 10.
 std::vector<std::string> short_names(const std::vector<std::string>& names) {
   if (names.size() < 2) return names;
   std::string_view prefix = names[0];
@@ -560,13 +565,13 @@ std::vector<std::string> short_names(const std::vector<std::string>& names) {
     suffix = suffix.substr(suffix.size() -
                            static_cast<size_t>(behind.first - suffix.rbegin()));
   }
-  // Words stay whole.
+  // Only whole words are removed.
   const auto joins = [](char c) { return c == '.' || c == '/' || c == '_'; };
   while (!prefix.empty() && !joins(prefix.back())) prefix.remove_suffix(1);
   while (!suffix.empty() && !joins(suffix.front())) suffix.remove_prefix(1);
   std::vector<std::string> result;
   for (const std::string& name : names) {
-    // Equal names, or one that ends where the others go on.
+    // Two names are equal, or one is the beginning or end of another.
     if (name.size() <= prefix.size() + suffix.size()) return names;
     result.push_back(name.substr(prefix.size(),
                                  name.size() - prefix.size() - suffix.size()));

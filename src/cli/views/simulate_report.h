@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far a model's values are from exact ones, layer by layer, and how that
-// changes with the mesh, the algorithm and the types: tables, a plot, and the
-// answer in a line.
+// The report of `simulate`: how far a model's values are from exact ones, layer
+// by layer, and how that depends on the mesh, the algorithm and the dtypes. It
+// has tables, a plot, and a verdict in one line.
 //
 // Errors are those of sim/simulate.h: relative, over all rows of a value,
-// against the unsharded run in doubles.
+// against the unsharded run in double precision.
 #pragma once
 
 #include <span>
@@ -30,43 +30,50 @@ struct Variant {
   Simulation outcome;
 };
 
-// `error_by_layer`: a row per probe for programs; for people at most a dozen of
-// them, the first and the last among them, unless `expand`. Empty without
-// probes.
+// Returns `error_by_layer`: for programs a row per probe; for people at most a
+// dozen probes, including the first and the last, unless `expand`. Returns
+// empty without probes.
 std::vector<Table> error_tables(const Graph& graph, const Simulation& outcome,
                                 bool expand);
 
-// `precision`: a row per variant, with the errors at the last probe, and what a
-// layer adds on average. Empty where no variant has probes.
+// Returns `precision`: a row per variant, with the errors at the last probe and
+// the error that a layer adds on average. Returns empty if no variant has
+// probes.
 std::vector<Table> precision_tables(std::span<const Variant> variants);
 
-// "at `h31`: error 0.0041 unsharded; sharded 0.0043 (1.05 times) with tp=2 to
-// .."; empty without probes.
+// Returns "at `h31`: error 0.0041 unsharded; sharded 0.0043 (1.05 times) with
+// tp=2 to .."; empty without probes.
 std::string precision_line(const Graph& graph,
                            std::span<const Variant> variants);
 
-// The errors of the unsharded run (one for each storage type) and of every
-// variant. REQUIRES: at least one variant.
+// Plots the errors of the unsharded run (one curve per storage type) and of
+// every variant.
+//
+// REQUIRES: at least one variant.
 Plot error_plot(const Graph& graph, std::span<const Variant> variants);
 
-// "ok: sharded and unsharded agree to 12 digits"
+// Returns the verdict: "ok: sharded and unsharded agree to 12 digits".
 std::string verdict_line(const SimulateInput& input, const Simulation& outcome);
 
-// What `simulate` found, as a report and as diagnostics.
+// Returns the results of `simulate` as a report, and reports its findings.
 
-// `runs`: the one asked for, then those of --vary. `expected`: of --expect, how
-// far the outputs are from those that were recorded. Refers to all arguments:
-// they must outlive the report.
+// `runs` are the requested run, then those of --vary. `expected` are the
+// differences between the outputs and those recorded for --expect. The report
+// refers to all arguments: they must outlive it.
 Report simulate_report(const Context& context, const SimulateInput& input,
                        const Program& program, std::span<const Variant> runs,
                        std::span<const ExpectedError> expected = {});
 
-// What was recorded against what was computed: a line for each output, and the
-// table `expected`. REQUIRES: `input` has a recording.
+// Appends the comparison of recorded and computed outputs: a line for each
+// output, and the table `expected`.
+//
+// REQUIRES: `input` has a recording.
 void append_expected(const SimulateInput& input,
                      std::span<const ExpectedError> expected, Report& report);
-// Where given inputs are from: a line of the headline, and the table `inputs`.
-// REQUIRES: there are some.
+// Appends where the given inputs come from: a line of the headline, and the
+// table `inputs`.
+//
+// REQUIRES: there are given inputs.
 void append_given(const SimulateInput& input, Report& report);
 
 }  // namespace shardplan::cli

@@ -22,13 +22,14 @@ Cell count_cell(const std::optional<int64_t>& count) {
   return count ? Cell(Count{*count}) : Cell();
 }
 
-// What is said of whether it fits.
+// Returns whether the point fits, as text.
 std::string_view fit_name(const SweepPoint& point) {
   return point.fit.surely() ? "yes" : point.fit.perhaps() ? "perhaps" : "no";
 }
 
-// "1.80 GiB free", "2.10 GiB over"; empty without a limit. Of a training step
-// what the upper end leaves free, or what the lower end exceeds the memory by.
+// Returns "1.80 GiB free", "2.10 GiB over"; empty without a limit. For a
+// training step, the free bytes are those of the upper bound and the excess is
+// that of the lower bound.
 std::string headroom_text(const SweepPoint& point) {
   if (!point.limit) return "";
   if (!point.refused.empty()) return "refused";
@@ -45,7 +46,7 @@ std::string headroom_text(const SweepPoint& point) {
                        : bytes_text(-headroom) + " over";
 }
 
-// "27.8 to 32.3"
+// Returns "27.8 to 32.3".
 std::string sequences_text(const std::array<double, 3>& of) {
   return fmt::format("{:.1f} to {:.1f}", of[0], of[2]);
 }
@@ -62,12 +63,12 @@ std::string findings_text(const SweepPoint& point, const SweepMesh& mesh) {
   return text;
 }
 
-// Why it runs nowhere.
+// Returns why the point cannot run.
 const std::vector<std::string>& reasons_of(const SweepPoint& point) {
   return point.serving ? point.serving->reasons : point.refused;
 }
 
-// Reads the tone from what headroom_text() wrote.
+// Derives the tone from the text of headroom_text().
 Tone fit_tone(std::string_view text) {
   if (text == "yes" || text.ends_with(" free")) return Tone::Good;
   if (text == "perhaps" || text == "may fit") return Tone::Doubtful;
@@ -83,14 +84,14 @@ constexpr std::array<TimeColumn, kTimed> kTimes = {
      {"time_to_first_token", "first token"},
      {"time_per_output_token", "per token"}}};
 
-// Which columns say anything.
+// The columns that are not empty or constant.
 struct Shown {
   bool limit = false;
   bool workload = false;
   bool findings = false;
-  // What all points have in common stands in the headline.
+  // A value that all points share is in the headline, not in a column.
   bool devices = false;
-  bool several_axes = false;  // else a mesh tells its devices
+  bool several_axes = false;  // else the mesh shows the number of devices
   bool hardware = false;
   bool batch = false;
   bool seq = false;
@@ -112,7 +113,7 @@ int64_t larger_axes(const Mesh& mesh) {
                                [](const Axis& axis) { return axis.size > 1; });
 }
 
-// `hidden` has no rows; empty: all points have.
+// Points that are `hidden` have no rows; an empty list hides none.
 Shown shown_of(const std::vector<SweepPoint>& points,
                const std::vector<SweepMesh>& meshes,
                const std::vector<bool>& hidden = {}) {
@@ -154,7 +155,7 @@ Shown shown_of(const std::vector<SweepPoint>& points,
   return shown;
 }
 
-// "experts:ep=8,edp=4", as `--view` takes it.
+// Returns the views in the syntax of `--view`: "experts:ep=8,edp=4".
 std::string named_views(const Mesh& mesh) {
   return joined_of(mesh.views(), " ", [](const MeshView& view) {
     return view.name + ":" + axes_text(view.axes);
@@ -256,8 +257,8 @@ Row people_row(const SweepPoint& point, const SweepMesh& mesh,
   return row;
 }
 
-// What no framework runs, and meshes that the rules do not suit where they suit
-// others.
+// Marks points that no framework runs and, if some mesh has no errors, points
+// whose mesh has errors.
 std::vector<bool> impossible_points(const std::vector<SweepPoint>& points,
                                     const std::vector<SweepMesh>& meshes) {
   const bool some_suit = std::ranges::any_of(
@@ -274,7 +275,8 @@ std::vector<size_t> sorted(const std::vector<SweepPoint>& points,
                            const std::vector<SweepMesh>& meshes) {
   std::vector<size_t> order(points.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  // A sweep by time compares times first, one by memory compares devices first.
+  // A sweep by time compares times first; a sweep by memory compares devices
+  // first.
   const auto key = [&](size_t i) {
     const double cost = points[i].cost();
     const bool by_time = points[i].objective != Objective::Memory;
@@ -288,8 +290,8 @@ std::vector<size_t> sorted(const std::vector<SweepPoint>& points,
   return order;
 }
 
-// The columns that programs see. Those of a training step are there for points
-// with one, and those of times where they are asked for or known.
+// Returns the columns for programs. The columns of a training step exist if a
+// point has one, and those of times if they are requested or known.
 std::vector<Column> program_columns(const std::vector<SweepPoint>& points,
                                     const Shown& shown) {
   std::vector<Column> columns = {left("mesh"),
@@ -391,7 +393,7 @@ Row program_row(const SweepPoint& point, const SweepMesh& mesh,
   return row;
 }
 
-// What --objective compares.
+// Returns what --objective compares.
 std::string compared_text(const std::vector<SweepPoint>& points) {
   for (const SweepPoint& point : points) {
     if (point.objective == Objective::TokensPerSecond) {

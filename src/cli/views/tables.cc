@@ -19,7 +19,7 @@ Cell spec_cell(const std::optional<PartitionSpec>& spec) {
   return *spec;
 }
 
-// The cells of a placements row; the parameter's name goes in front.
+// Returns the cells of a placements row after the parameter's name.
 Row placement_row(const Session& session, const Placement& p, int64_t replicas,
                   int64_t rank) {
   const PlanRule* rule = rule_of(session, p);
@@ -50,7 +50,8 @@ std::string views_text(const Mesh& mesh) {
 
 namespace {
 
-// Placements that are dealt out have a row for each rank.
+// Returns the first row of each placement. A placement that puts whole
+// parameters on single ranks has a row per rank.
 std::vector<size_t> first_rows(const Plan& plan) {
   std::vector<size_t> first = {0};
   for (const Placement& p : plan.placements) {
@@ -61,8 +62,8 @@ std::vector<size_t> first_rows(const Plan& plan) {
   return first;
 }
 
-// On how many stages of a pipeline a parameter may be: 0 stands for all, which
-// cut it by its spec; two have a tied embedding.
+// The numbers of pipeline stages that a parameter may be on: 0 stands for all
+// stages, which shard it by its spec; 2 occurs for a tied embedding.
 constexpr size_t kStagesOfParameter = 3;
 
 size_t stages_of(const ParameterStages* stages, size_t parameter) {
@@ -372,7 +373,7 @@ void add_declared(const Session& session, Report& report) {
   const Plan& plan = session.plan;
   if (!plan.declarations.any()) return;
   report.tables.push_back(declared_table(session));
-  std::map<std::string, int64_t> dimensions;  // by why
+  std::map<std::string, int64_t> dimensions;  // by reason
   for (const ParameterClass& c : session.folding.classes) {
     for (const StoredDim& stored : plan.placements[c.kind].stored_dims) {
       dimensions[stored.why] += c.count;

@@ -28,7 +28,7 @@ std::string unit_name(TpuUnit unit) {
   return unit == TpuUnit::Cores ? "cores" : "chips";
 }
 
-// REQUIRES: the name is of the tables.
+// REQUIRES: the tables contain the name.
 NamedTopology known_topology_named(const std::string& name) {
   Diagnostics diags;
   auto topology = read_topology(name, {}, diags);
@@ -63,7 +63,7 @@ Table families_table() {
           Audience::People};
 }
 
-// With where each number was read.
+// Returns the families of TPUs, with the source of each number.
 Table families_for_programs() {
   std::vector<Row> rows;
   for (const TpuFamily& family : tpu_families()) {

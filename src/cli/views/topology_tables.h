@@ -9,9 +9,10 @@
 
 namespace shardplan::cli {
 
-// Families of TPUs, machines and plain accelerators, each with an example.
+// Returns families of TPUs, machines and plain accelerators, each with an
+// example.
 std::vector<Table> topology_overview();
-// What one name says, and where its numbers are from.
+// Returns what one topology name means, and where its numbers come from.
 std::vector<Table> topology_details(const NamedTopology& topology);
 
 }  // namespace shardplan::cli

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The collective algorithms, as comm/collective.cc lists them. What each kind
-// of ranks begins and ends with is said in comm/collective.h.
+// The collective algorithms that comm/collective.cc lists. comm/collective.h
+// says which chunks the ranks of each kind of collective begin and end with.
 #pragma once
 
 #include "comm/collective.h"

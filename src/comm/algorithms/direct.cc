@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pairwise exchange: in step k every rank sends directly to one partner what is
-// meant for it, so that nothing is passed on. Partners are rank xor k where n
-// is a power of two, so that they exchange, else rank + k. n - 1 steps; the
-// long-message all-to-all and reduce-scatter of Thakur, Rabenseifner and Gropp,
-// "Optimization of Collective Communication Operations in MPICH", 2005.
+// Pairwise exchange: in step k, every rank sends one partner directly what is
+// meant for it, so that nothing is passed on. The partner is rank xor k if n is
+// a power of two, so that the two exchange, otherwise rank + k. This takes
+// n - 1 steps; it is the long-message all-to-all and reduce-scatter of Thakur,
+// Rabenseifner and Gropp, "Optimization of Collective Communication Operations
+// in MPICH", 2005.
 #include <bit>
 #include <utility>
 
@@ -18,7 +19,7 @@ int partner_of(int rank, int step, int n) {
   return static_cast<int>(wrap(int64_t{rank} + step, n));
 }
 
-// The chunk of `rank` for `partner`.
+// Returns the chunk of `rank` that is for `partner`.
 int chunk_for(CollectiveKind kind, int rank, int partner, int n) {
   if (kind == CollectiveKind::AllToAll) return rank * n + partner;
   return kind == CollectiveKind::AllGather ? rank : partner;
@@ -66,7 +67,7 @@ const Algorithm kPairwise = {
     pairwise_supports, pairwise_schedule, pairwise_sent};
 
 // Direct: every rank sends to all others in the same step, as a full crossbar
-// allows. What pairwise exchange does one after the other, at once; sums are
+// allows. It does at once what pairwise exchange does step by step; sums are
 // added in that order.
 
 namespace {

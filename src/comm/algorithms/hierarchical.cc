@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hierarchical: one collective inside the groups of the fast axis, another over
-// the slow axis, so that the slow one carries each byte once per group. Rank
-// r has place r % inner in group r / inner.
+// Hierarchical: one collective within the groups of the fast axis, another over
+// the slow axis, so that the slow one carries each byte once per group. Rank r
+// is at place r % inner of group r / inner.
 //
-// A reduce-scatter goes over the fast axis first, so that 1 / inner of the
-// payload is left for the slow one; an all-gather is the reverse; an all-reduce
-// is both in turn. All-to-all brings everything to the place of its target
-// first, then to its group. The parts are rings, and pairwise for all-to-all.
+// A reduce-scatter uses the fast axis first, so that 1 / inner of the payload
+// is left for the slow one; an all-gather is the reverse; an all-reduce is both
+// in turn. An all-to-all first brings everything to the place of its target,
+// then to the group of its target. These collectives are rings, or pairwise for
+// all-to-all.
 #include <functional>
 #include <utility>
 
@@ -31,12 +32,12 @@ struct Run {
   int count = 1;
 };
 
-// A collective of fewer ranks, done by several sets of ranks at the same time.
+// A collective of fewer ranks, run by several sets of ranks at the same time.
 struct Phase {
   Schedule small;
   int sets = 1;
   std::function<int(int set, int rank)> rank_of;
-  // The chunks that one of the small schedule stands for.
+  // Returns the chunks that one chunk of the small schedule stands for.
   std::function<std::vector<Run>(int set, int chunk)> chunks_of;
 };
 
@@ -56,8 +57,8 @@ void append_phase(Schedule& schedule, const Phase& phase) {
   }
 }
 
-// A ring over all groups at each place, and one within each group that moves
-// the chunks of a place in all groups.
+// over_groups() is a ring over all groups at each place; within_groups() is a
+// ring within each group that moves the chunks of a place in all groups.
 Phase over_groups(CollectiveKind kind, const Grid& grid) {
   return {kRing.schedule(kind, {grid.groups}), grid.inner,
           [grid](int place, int group) { return grid.rank(group, place); },
@@ -92,7 +93,7 @@ Schedule reduce_scatter(const Grid& grid) {
   return schedule;
 }
 
-// Along the first places of the groups, then within each.
+// Returns a broadcast along the first places of the groups, then within each.
 Schedule broadcast(const Grid& grid) {
   Schedule schedule = empty_schedule(grid.count(), grid.count());
   append_phase(schedule,
@@ -114,7 +115,7 @@ Schedule broadcast(const Grid& grid) {
 Schedule all_to_all(const Grid& grid) {
   const int n = grid.count();
   Schedule schedule = empty_schedule(n, int64_t{n} * n);
-  // Of the small schedule chunk s k + t goes from s to t, of k ranks.
+  // In the small schedule of k ranks, chunk s k + t goes from s to t.
   append_phase(
       schedule,
       {kPairwise.schedule(CollectiveKind::AllToAll, {grid.inner}), grid.groups,
@@ -157,7 +158,7 @@ Schedule schedule_of(CollectiveKind kind, const Ranks& ranks) {
   return schedule;
 }
 
-// The chunks of one place in all groups.
+// Returns the size of the chunks of one place in all groups.
 int64_t of_place(const EvenCut& cut, const Grid& grid, int place) {
   int64_t sum = 0;
   for (int group = 0; group < grid.groups; ++group) {
@@ -181,7 +182,7 @@ int64_t sent(CollectiveKind kind, const Ranks& ranks, int rank,
   if (kind == CollectiveKind::AllToAll) {
     return payload - own_place + grid.inner * (own_place - cut.size(rank));
   }
-  // Each ring leaves out the next rank when it gathers.
+  // When it gathers, each ring leaves out the next rank.
   const int64_t gathered = own_place - cut.size(rank + grid.inner) + payload -
                            of_place(cut, grid, place + 1);
   const int64_t reduced = payload - cut.size(rank);
@@ -189,7 +190,8 @@ int64_t sent(CollectiveKind kind, const Ranks& ranks, int rank,
   return reduced + (kind == CollectiveKind::AllReduce ? gathered : 0);
 }
 
-// All-to-all sends all but 1 / inner once, and all but 1 / groups again.
+// Returns the copies sent: an all-to-all sends all but 1 / inner once, and all
+// but 1 / groups again.
 int64_t copies(CollectiveKind kind, const Ranks& ranks) {
   const Grid grid(ranks);
   return kind == CollectiveKind::AllToAll

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rings: every rank sends to the next one only, rank + 1 (up) or rank - 1.
+// Rings: every rank sends only to the next one, rank + 1 (up) or rank - 1
+// (down).
 //
-// In an all-gather a rank passes on what it received last, beginning with its
-// own shard; n - 1 steps. In a reduce-scatter the chunk of rank c begins at
-// c + 1 and comes to c last, each rank on the way adding its own part: the
+// In an all-gather, a rank passes on what it received last, beginning with its
+// own shard, in n - 1 steps. In a reduce-scatter, the chunk of rank c begins at
+// c + 1 and reaches c last, and each rank on the way adds its own part: the
 // association of async_scatter in xlstm_jax.distributed.tensor_parallel. An
 // all-reduce is both in turn, in 2 (n - 1) steps (Patarasuk and Yuan,
 // "Bandwidth optimal all-reduce algorithms for clusters of workstations",
-// 2009). A broadcast is a pipeline of n chunks from rank 0 on.
+// 2009). A broadcast is a pipeline of n chunks that starts at rank 0.
 #include <algorithm>
 #include <utility>
 
@@ -20,8 +21,9 @@ namespace {
 constexpr int kUp = 1;
 constexpr int kDown = -1;
 
-// n - 1 steps in which every rank sends a chunk to its neighbour, in each step
-// that of one rank further back; the first is `lag` ranks back.
+// Returns n - 1 steps in which every rank sends a chunk to its neighbour: first
+// that of the rank `lag` ranks back, then in each step that of one rank further
+// back.
 Schedule rotation(int n, int direction, int lag, bool reduce) {
   Schedule schedule = empty_schedule(n, n);
   for (int step = 0; step + 1 < n; ++step) {
@@ -44,7 +46,7 @@ Schedule ring_reduce_scatter(int n, int direction) {
   return rotation(n, direction, 1, true);
 }
 
-// Chunk c leaves rank 0 in step c, and each other rank one step after it came.
+// Chunk c leaves rank 0 in step c, and each other rank one step after arriving.
 Schedule ring_broadcast(int n, int direction) {
   Schedule schedule = empty_schedule(n, n);
   for (int step = 0; step < 2 * n - 2; ++step) {
@@ -82,8 +84,9 @@ Schedule ring_schedule(CollectiveKind kind, int n, int direction) {
   return schedule;
 }
 
-// A rank gathers by sending all shards but that of the next rank, reduces by
-// sending all but its own, and broadcasts unless it is the last one.
+// Returns what a rank sends: in a gather, all shards except the next rank's; in
+// a reduction, all except its own; in a broadcast, the payload, unless it is
+// the last rank.
 int64_t sent_by(CollectiveKind kind, int n, int rank, int64_t payload,
                 int direction) {
   const EvenCut cut{payload, n};
@@ -138,14 +141,14 @@ const Algorithm kRingDown = {"ring-down", "the ring in the other direction",
                              supports_down, schedule_down, sent_down};
 
 // Bidirectional ring: both directions of every link are used in every step, so
-// that an all-gather takes half the steps of a ring: each shard goes up for
-// n / 2 ranks and at the same time down for (n - 1) / 2, rounded down. The
+// that an all-gather takes half the steps of a ring. Each shard goes up for
+// n / 2 ranks and at the same time down for (n - 1) / 2, both rounded down. The
 // shards arrive as in async_gather_bidirectional of
-// xlstm_jax.distributed.tensor_parallel, which takes the directions in turn.
+// xlstm_jax.distributed.tensor_parallel, which uses the directions in turn.
 //
-// All-to-all takes the shorter way round for every pair of ranks. Its chunks
-// are passed on by the ranks between, as on a torus, so that it sends more
-// than one that every rank can do directly.
+// An all-to-all goes the shorter way round for every pair of ranks. The ranks
+// in between pass its chunks on, as on a torus, so that it sends more than an
+// algorithm in which every rank can send directly.
 
 namespace {
 
@@ -168,7 +171,7 @@ Schedule gather_both_ways(int n) {
   return schedule;
 }
 
-// A pipeline of n chunks in each direction.
+// Returns a broadcast as a pipeline of n chunks in each direction.
 Schedule broadcast_both_ways(int n) {
   Schedule schedule = empty_schedule(n, n);
   const auto pass = [&](Step& step, int direction, int hops, int time) {
@@ -187,7 +190,7 @@ Schedule broadcast_both_ways(int n) {
   return schedule;
 }
 
-// What `source` has for `count` ranks from `first` on, as at most two
+// Adds what `source` has for `count` ranks from `first` on, as at most two
 // transfers of neighbouring chunks.
 void push_parts(Step& step, int rank, int target, int n, int source, int first,
                 int count) {
@@ -198,7 +201,7 @@ void push_parts(Step& step, int rank, int target, int n, int source, int first,
   }
 }
 
-// After h hops a rank passes on what came h ranks far and goes further.
+// After h hops, a rank passes on what came from h ranks away and goes further.
 Schedule ring_all_to_all(int n) {
   Schedule schedule = empty_schedule(n, int64_t{n} * n);
   for (int hop = 0; hop < hops_up(n); ++hop) {
@@ -229,7 +232,8 @@ Schedule bidirectional_schedule(CollectiveKind kind, const Ranks& ranks) {
   return schedule;
 }
 
-// What is for the rank d up passes through from n / 2 - d + 1 sources.
+// Returns what a rank sends: what is for the rank d up passes through it from
+// n / 2 - d + 1 sources.
 int64_t sent_to_all(const EvenCut& cut, int rank, int n) {
   int64_t sum = 0;
   for (int away = 1; away <= hops_up(n); ++away) {
@@ -241,7 +245,8 @@ int64_t sent_to_all(const EvenCut& cut, int rank, int n) {
   return sum;
 }
 
-// Copies of the whole: each way one, unless the way ends at or before `rank`.
+// Returns the copies of the whole that a rank sends: one each way, unless the
+// way ends at or before `rank`.
 int64_t copies_from(int rank, int n) {
   if (rank == 0) return (hops_up(n) > 0 ? 1 : 0) + (hops_down(n) > 0 ? 1 : 0);
   return rank == hops_up(n) || rank == n - hops_down(n) ? 0 : 1;
@@ -268,7 +273,8 @@ int64_t ring_sent(CollectiveKind kind, const Ranks& ranks, int rank,
   }
 }
 
-// The sum of the shorter ways from one rank to all others is n n / 4.
+// Returns the copies sent: the shorter ways from one rank to all others add up
+// to n n / 4.
 int64_t ring_copies(CollectiveKind kind, const Ranks& ranks) {
   const int64_t n = ranks.count;
   return kind == CollectiveKind::AllToAll ? n * n / 4
@@ -285,15 +291,16 @@ const Algorithm kBidirectionalRing = {
     ring_sent,
     ring_copies};
 
-// Split ring: every shard is cut in two halves, of which the first goes up a
-// ring and the second down another at the same time. As many steps as a ring,
-// with half the bytes on each direction of a link; async_gather_split and
-// async_scatter_split of xlstm_jax.distributed.tensor_parallel.
+// Split ring: every shard is cut into two halves, of which the first goes up
+// one ring and the second down another at the same time. It takes as many steps
+// as a ring, with half the bytes in each direction of a link, as
+// async_gather_split and async_scatter_split of
+// xlstm_jax.distributed.tensor_parallel do.
 
 namespace {
 
-// The ring moves whole shards; a broadcast is cut in halves instead, and
-// each half into n chunks.
+// Returns the chunk of one half. The ring moves whole shards; a broadcast is
+// cut into halves instead, and each half into n chunks.
 int half_of(CollectiveKind kind, int n, int chunk, int half) {
   return kind == CollectiveKind::Broadcast ? half * n + chunk
                                            : 2 * chunk + half;
@@ -322,7 +329,7 @@ bool split_supports(CollectiveKind kind, const Ranks& ranks) {
   return kRingDown.supports(kind, ranks);
 }
 
-// The first or second half of the shard of a rank.
+// Returns the size of the first or second half of a rank's shard.
 int64_t half_size(CollectiveKind kind, int n, int64_t payload, int64_t rank,
                   int half) {
   if (kind == CollectiveKind::AllReduce) {

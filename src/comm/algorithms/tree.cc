@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Binary tree: rank r has the children 2 r + 1 and 2 r + 2, and sends all it
-// has to both at once. A broadcast goes down from rank 0 in as many steps
-// as the tree is deep; an all-reduce goes up first, sums to the parents. Few
-// steps, no pipeline: for small payloads.
+// has to both at once. A broadcast goes down from rank 0 in as many steps as
+// the tree is deep; an all-reduce first sums up to the root. There are few
+// steps and no pipeline, which suits small payloads.
 #include <algorithm>
 #include <bit>
 #include <utility>
@@ -56,24 +56,26 @@ const Algorithm kBinaryTree = {
     "reduce up a tree, broadcast down: log2(n) steps of the whole payload",
     binary_tree_supports, binary_tree_schedule, binary_tree_sent};
 
-// Recursive halving and doubling, for powers of two: in an all-gather ranks
+// Recursive halving and doubling, for powers of two. In an all-gather, ranks
 // exchange all they have with the rank at distance 1, then 2, 4, ..., so that
-// what they have doubles; a reduce-scatter is that backwards. log2(n) steps and
-// no more bytes than a ring. An all-reduce is both in turn (Rabenseifner).
+// what they have doubles; a reduce-scatter is the reverse. Both take log2(n)
+// steps and send no more bytes than a ring. An all-reduce is both in turn
+// (Rabenseifner).
 //
-// For other numbers of ranks an all-reduce first adds the surplus ranks' values
-// to those of the first ranks, and sends them the result at the end: Thakur,
-// Rabenseifner and Gropp, "Optimization of Collective Communication Operations
-// in MPICH", 2005, section 4.5, but for which ranks are paired.
+// For other numbers of ranks, an all-reduce first adds the values of the
+// surplus ranks to those of the first ranks, and sends them the result at the
+// end: Thakur, Rabenseifner and Gropp, "Optimization of Collective
+// Communication Operations in MPICH", 2005, section 4.5, except for which ranks
+// are paired.
 
 namespace {
 
-// The largest power of two among the ranks.
+// Returns the largest power of two that is at most n.
 int core_of(int n) {
   return static_cast<int>(std::bit_floor(static_cast<unsigned>(n)));
 }
 
-// Among the first `core` of n ranks.
+// Returns an all-gather among the first `core` of n ranks.
 Schedule doubling_all_gather(int n, int core) {
   Schedule schedule = empty_schedule(n, core);
   for (int distance = 1; distance < core; distance *= 2) {

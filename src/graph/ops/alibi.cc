@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scores, with a number added that grows with the position of the key, at a
-// slope of its own for every head (Press et al., "Train Short, Test Long",
-// 2021): a softmax does not see where positions are counted from, so this is
-// the distance of key and query.
+// ALiBi: adds to attention scores a number that grows with the position of the
+// key, with a slope of its own for every head (Press et al., "Train Short, Test
+// Long", 2021). A softmax does not depend on where positions are counted from,
+// so this is equivalent to the distance between key and query.
 //
-// Slopes of n heads, n a power of two, are 2^(-8 i / n) for i from 1; of other
-// numbers those of the next lower power, and then every other one of twice
-// that power, as in the paper's code, BLOOM, Falcon and MPT.
+// The slopes of n heads, n a power of two, are 2^(-8 i / n) for i from 1. For
+// other numbers of heads, they are those of the next lower power, followed by
+// every other slope of twice that power, as in the paper's code, BLOOM, Falcon
+// and MPT.
 #include <bit>
 #include <cmath>
 #include <string>
@@ -38,7 +39,7 @@ std::optional<Shape> infer_sloped(std::span<const Shape> operands,
                 "give finite numbers, `steepest` above 0");
 }
 
-// Of head `head` of `heads`, counted from 0.
+// Returns the slope of head `head` of `heads`, counted from 0.
 double slope_of(int64_t head, int64_t heads, double steepest) {
   const auto power =
       static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(heads)));
@@ -48,7 +49,8 @@ double slope_of(int64_t head, int64_t heads, double steepest) {
   return std::exp2(-step / 2 * static_cast<double>(odd));
 }
 
-// What is added: slopes of this device's heads, row by row, and positions.
+// The numbers to add: slopes of this device's heads, row by row, times the
+// positions of its keys.
 class Slopes {
  public:
   Slopes(const Attributes& attributes, const std::vector<DimFactors>& dims,

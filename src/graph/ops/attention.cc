@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention scores without those of keys that a query may not see.
+// Causal mask: hides the attention scores of keys that a query may not see.
 //
-// The last query sees all keys: with Q queries and K keys, query q stands at
-// position q + K - Q. Keys after it are masked, and under a sliding window of w
-// those before the last w that it could see (Beltagy et al., "Longformer",
-// 2020; Mistral counts the query's own position among the w). A window of 0
-// hides no earlier key, as in configurations. In chunks of c, a query sees the
-// keys of its own chunk alone (Llama 4). Some that come after a query are seen
-// where attention goes both ways within a window (EmbeddingGemma).
+// The last query sees all keys: with Q queries and K keys, query q is at
+// position q + K - Q. Keys after it are masked. A sliding window of w also
+// masks the keys before the last w that the query could see (Beltagy et al.,
+// "Longformer", 2020; Mistral counts the query's own position among the w). A
+// window of 0 masks no earlier key, as in configurations. With chunks of c, a
+// query sees only keys of its own chunk (Llama 4). With `ahead`, it also sees
+// that many later keys, as in models that attend in both directions within a
+// window (EmbeddingGemma).
 #include <cmath>
 #include <limits>
 #include <numbers>
@@ -54,7 +55,7 @@ std::optional<Shape> infer_masked(std::span<const Shape> operands,
       .help("give `window` at least 1, or 0 for all earlier keys");
 }
 
-// Keys [begin, end), counted in the device's part, that a query sees.
+// The keys [begin, end) that a query sees, counted in the device's part.
 struct Seen {
   int64_t begin = 0;
   int64_t end = 0;
@@ -89,8 +90,8 @@ class Mask {
   DimRange queries_;
   DimRange keys_;
   int64_t window_;
-  int64_t chunk_;  // 0: one
-  int64_t ahead_;  // keys that come after a query and are seen
+  int64_t chunk_;  // 0: a single chunk
+  int64_t ahead_;  // the number of later keys that a query sees
 };
 
 template <typename T>
@@ -157,34 +158,37 @@ OpDef causal_mask_op() {
 
 // Rotary position embedding (Su et al., "RoFormer", 2021).
 //
-// Of the first `rotary_dim` numbers of a head, those at i and i + rotary_dim/2
-// are turned by position * frequency[i]: the order of Hugging Face's
-// rotate_half; `interleaved` turns neighbours, as the paper does. Frequencies
-// and their scalings are those of transformers' modeling_rope_utils.py
-// ("default", "linear", "llama3"), or given one by one. Positions are those of
-// the whole: a device that has a part of the length starts where its part does.
+// Rotates pairs among the first `rotary_dim` numbers of a head by position *
+// frequency[i]. A pair is i and i + rotary_dim/2, the order of Hugging Face's
+// rotate_half; with `interleaved`, it is two neighbours, as in the paper.
+// Frequencies and their scalings are those of transformers'
+// modeling_rope_utils.py ("default", "linear", "llama3"), or are given one by
+// one. Positions count from the start of the whole length, even on a device
+// that has a part of it.
 //
-// In the field cosines and sines are random residues, fixed by the position and
-// the frequency's number: as linear as in reals, and no two positions alike.
+// In the field, cosines and sines are random residues that depend on the
+// position and the index of the frequency. So the operation is as linear as in
+// reals, and no two positions are alike.
 
 namespace {
 
 struct Rotation {
-  size_t dim = 0;  // of positions
+  size_t dim = 0;  // the dimension of positions
   int64_t rotary = 0;
-  int64_t first = 0;  // position of the whole's first index
+  int64_t first = 0;  // the position of index 0 of the whole
   double theta = 10'000;
   std::string_view scaling;
   double factor = 1;
   double low = 1;
   double high = 4;
   double original = 0;
-  std::span<const double> frequencies;  // of the attributes; none: by the above
+  std::span<const double> frequencies;  // given one by one; empty: from the
+                                        // above
   double amplitude = 1;
   bool interleaved = false;
 };
 
-// REQUIRES: infer_rotated gave a shape.
+// REQUIRES: infer_rotated returned a shape.
 Rotation rotation_of(const Attributes& attributes, const Shape& shape) {
   Rotation rotation;
   rotation.dim = static_cast<size_t>(
@@ -208,7 +212,7 @@ Rotation rotation_of(const Attributes& attributes, const Shape& shape) {
   return rotation;
 }
 
-// What is wrong with frequencies that are given one by one; "" for nothing.
+// Returns what is wrong with frequencies that are given one by one, or "".
 std::string problem_of_given(const Rotation& rotation,
                              const Attributes& attributes) {
   if (!attributes.contains("frequencies")) return "";
@@ -302,7 +306,7 @@ ShardingRule rotation_rule(std::span<const Shape> operands,
   return rule;
 }
 
-// Radians per position.
+// Returns the frequency of a pair, in radians per position.
 double frequency(const Rotation& rotation, int64_t number) {
   if (!rotation.frequencies.empty()) {
     return rotation.frequencies[static_cast<size_t>(number)];
@@ -319,7 +323,8 @@ double frequency(const Rotation& rotation, int64_t number) {
   return (1 - smooth) * plain / rotation.factor + smooth * plain;
 }
 
-// Of every position and frequency: cosine and sine, one after the other.
+// Returns the cosine and the sine, one after the other, for every position and
+// frequency.
 template <typename T>
 std::vector<T> turns_of(const Rotation& rotation, int64_t begin,
                         int64_t count) {
@@ -357,12 +362,12 @@ std::vector<double> field_turns(const Rotation& rotation, int64_t begin,
   return turns;
 }
 
-// Turns every pair in place.
+// Rotates every pair in place.
 template <typename T, typename Turn>
 void rotate(const Tensor& x, const Rotation& rotation,
             const std::vector<T>& turns, const Turn& turn) {
   const size_t dim = rotation.dim;
-  int64_t inner = 1;  // heads that stand between two positions
+  int64_t inner = 1;  // heads between two positions
   for (size_t d = dim + 1; d + 1 < x.shape.size(); ++d) inner *= x.shape[d];
   const int64_t head = x.shape.back();
   const int64_t count = x.shape[dim];

@@ -26,7 +26,7 @@ bool contains(std::string_view letters, char letter) {
   return letters.find(letter) != letters.npos;
 }
 
-// The first letter that stands twice.
+// Returns the first letter that occurs twice.
 std::optional<char> repeated(std::string_view letters) {
   for (size_t i = 0; i < letters.size(); ++i) {
     if (contains(letters.substr(i + 1), letters[i])) return letters[i];
@@ -73,7 +73,7 @@ class Reader {
          {equation.operands[0], equation.operands[1], equation.result}) {
       const size_t odd = part.find_first_not_of(kLetters);
       if (odd != part.npos) {
-        // Whole characters, should they be longer than a byte.
+        // Quotes a whole character, even if it is longer than a byte.
         size_t end = odd;
         decode_utf8(part, end);
         refuse("has " + in_backticks(part.substr(odd, end - odd)) +
@@ -127,12 +127,12 @@ std::string letters_of(const Equation& equation) {
 
 // Products of two tensors, summed over indices.
 //
-// The letters of an equation fall into five kinds. Those in both operands and
-// in the result are the batch; those of one operand and the result are rows (M)
-// or columns (N) of a matrix product; those of both operands alone are
-// contracted (K); those of one operand alone are summed there beforehand, as a
-// product with ones. What is left is one matrix product per batch entry, on
-// views wherever the letters of a group are sharded as one dimension.
+// The letters of an equation are of five kinds. Letters of both operands and
+// the result are the batch; letters of one operand and the result are rows (M)
+// or columns (N) of a matrix product; letters of both operands only are
+// contracted (K); letters of one operand only are summed there first, as a
+// product with ones. There remains one matrix product per batch entry, on views
+// wherever the dimensions of a group can be joined into one.
 
 namespace {
 
@@ -141,7 +141,7 @@ Equation equation_of(const Attributes& attributes) {
   return *parse_equation(text_of(attributes, "equation", ""), {}, none);
 }
 
-// Sizes of letters, as far as known.
+// The sizes of letters, or -1 if they are not known.
 class LetterSizes {
  public:
   LetterSizes() { sizes_.fill(-1); }
@@ -153,7 +153,7 @@ class LetterSizes {
   std::array<int64_t, 256> sizes_{};
 };
 
-// REQUIRES: the shapes fit the equation.
+// Returns the sizes of letters. REQUIRES: the shapes fit the equation.
 template <typename Shapes>
 LetterSizes sizes_of(const Equation& equation, const Shapes& shapes) {
   LetterSizes sizes;
@@ -225,13 +225,13 @@ ShardingRule einsum_rule(std::span<const Shape> operands,
   return rule;
 }
 
-// The letters of an equation by kind, each group in the order in which the
-// result has it, or the first operand.
+// The letters of an equation by kind, each group in the order of the result, or
+// else of the operands.
 struct Groups {
   std::string batch;
-  std::array<std::string, 2> free;  // M and N: of one operand and the result
+  std::array<std::string, 2> free;  // M and N: in one operand and the result
   std::string contracted;
-  std::array<std::string, 2> alone;  // of one operand only
+  std::array<std::string, 2> alone;  // in one operand only
 };
 
 Groups groups_of(const Equation& equation) {
@@ -298,7 +298,7 @@ int64_t product_of(const Shape& shape, size_t begin, size_t end) {
   return product;
 }
 
-// `tensor` as a stack, a view if it can be one.
+// Returns `tensor` as a stack, which is a view if possible.
 Stack stack_of(Tensor tensor, size_t batch, size_t rows) {
   const size_t rank = tensor.shape.size();
   const size_t split = batch + rows;
@@ -330,8 +330,8 @@ Matrix<T> matrix_at(const Stack& stack, int64_t offset) {
           stack.column_stride};
 }
 
-// Entries of products without a contraction, and those too small for the
-// preparations of a matrix product, of which a batch may have millions.
+// Returns whether to multiply without gemm: products without a contraction, and
+// products too small for its preparations, of which a batch may have millions.
 bool is_plain(const ProductSizes& sizes) {
   constexpr int64_t kSmall = 512;
   static_assert(kSmall <= field::kBlock);
@@ -357,17 +357,18 @@ void multiply_plainly(const ProductSizes& sizes, Matrix<const T> a,
   }
 }
 
-// Multiply-adds below which more threads than one cost more than they bring.
+// The number of multiply-adds below which several threads cost more than they
+// gain.
 constexpr int64_t kLarge = int64_t{1} << 22;
 
-// What is left of an einsum: a stack of matrix products.
+// A stack of matrix products, which an einsum is reduced to.
 struct StackedProduct {
   Stack a;
   Stack b;
   Stack c;  // row-major: [batch..., rows..., columns...]
 };
 
-// For every entry of the batch where its matrices begin.
+// Returns where the matrices of every entry of the batch begin.
 std::vector<std::array<int64_t, 3>> entries_of(const ProductSizes& sizes,
                                                const StackedProduct& of) {
   std::vector<std::array<int64_t, 3>> entries;
@@ -382,7 +383,7 @@ std::vector<std::array<int64_t, 3>> entries_of(const ProductSizes& sizes,
   return entries;
 }
 
-// How many threads pay for so many products.
+// Returns how many threads are worth using for this many products.
 int threads_for(const ProductSizes& sizes, int64_t products, int threads) {
   const int64_t work = saturating_product(
       products, saturating_product(sizes.m, sizes.n * sizes.k));
@@ -407,7 +408,8 @@ void multiply_stacks(const ProductSizes& sizes,
                      std::span<const StackedProduct> stacks,
                      Arithmetic arithmetic, int threads) {
   if (is_plain(sizes)) {
-    // Over devices, or within one: never both.
+    // Runs threads over the stacks of devices, or within one stack, but never
+    // both.
     const auto count = static_cast<int64_t>(stacks.size());
     const bool over_stacks = count >= threads;
     parallel_for(count, over_stacks ? threads : 1, [&](int64_t i) {
@@ -434,7 +436,7 @@ void multiply_stacks(const ProductSizes& sizes,
   }
 }
 
-// Room for a result, row-major [batch..., rows..., columns...].
+// Returns an unfilled result, row-major [batch..., rows..., columns...].
 Stack room_for(const ProductSizes& sizes, const Shape& shape,
                Arithmetic arithmetic) {
   Stack c;
@@ -447,7 +449,7 @@ Stack room_for(const ProductSizes& sizes, const Shape& shape,
   return c;
 }
 
-// Of products of one size.
+// Computes products of one size.
 void multiply(const ProductSizes& sizes, std::span<const StackedProduct> stacks,
               Arithmetic arithmetic, int threads) {
   if (stacks.empty() || stacks[0].c.tensor.elements() == 0) return;
@@ -457,7 +459,8 @@ void multiply(const ProductSizes& sizes, std::span<const StackedProduct> stacks,
   });
 }
 
-// Summed over the letters `alone`: a product with a column of ones.
+// Returns the operand summed over the letters `alone`: a product with a column
+// of ones.
 Lettered summed(const Lettered& operand, const std::string& alone,
                 const RunContext& context) {
   if (alone.empty()) return operand;
@@ -483,9 +486,9 @@ Lettered summed(const Lettered& operand, const std::string& alone,
   return {product.c.tensor, kept};
 }
 
-// A tensor in the order of its letters, as a stack. What several devices hold
-// is one stack, so that it is copied once where it cannot be a view, and known
-// to be the same.
+// Stacks of tensors whose dimensions are in the required order. A tensor that
+// several devices hold is one stack, so that it is copied only once if it
+// cannot be a view, and is known to be the same.
 class Stacks {
  public:
   const Stack& of(const Tensor& tensor, size_t batch, size_t rows) {
@@ -503,11 +506,11 @@ class Stacks {
   std::deque<std::pair<Tensor, Stack>> made_;
 };
 
-// An einsum as matrix products: of what size, and of which stacks.
+// An einsum as matrix products: their sizes and their stacks.
 struct Prepared {
   ProductSizes sizes;
   StackedProduct product;
-  std::string letters;  // of what the product gives
+  std::string letters;  // of the product's result
 };
 
 Prepared prepare(const Equation& equation, const Groups& groups,
@@ -551,7 +554,7 @@ std::vector<Tensor> run_einsums(std::span<const DevicePart> parts,
   for (const DevicePart& part : parts) {
     prepared.push_back(prepare(equation, groups, part, stacks));
   }
-  // Devices have parts of one size, but where a dimension is cut unevenly.
+  // Devices have parts of one size unless a dimension is sharded unevenly.
   std::vector<StackedProduct> alike;
   for (size_t i = 0; i < parts.size(); ++i) {
     alike.push_back(prepared[i].product);

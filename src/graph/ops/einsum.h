@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Equations of einsum: "bse,em->bsm".
+// Einsum: its equations, such as "bse,em->bsm".
 //
-// A letter names an index; those that are not in the result are summed. Two
-// operands, an explicit result, no ellipsis; blanks mean nothing. Invariant: no
-// letter stands twice in one tensor, and the result has only letters of the
-// operands.
+// Each letter names an index; letters that are not in the result are summed. An
+// equation has two operands, an explicit result and no ellipsis; blanks are
+// ignored. Invariant: no letter occurs twice in one tensor, and the result has
+// only letters of the operands.
 #pragma once
 
 #include <array>
@@ -23,12 +23,12 @@ struct Equation {
   bool operator==(const Equation&) const = default;
 };
 
-// SP015 for what is no such equation.
+// Returns the equation, or reports SP015 if the text is not one.
 std::optional<Equation> parse_equation(std::string_view text, Span where,
                                        Diagnostics& diags);
 std::string equation_text(const Equation& equation);
 
-// Every letter once: those of the result, then those that are summed.
+// Returns every letter once: those of the result, then those that are summed.
 std::string letters_of(const Equation& equation);
 
 }  // namespace shardplan

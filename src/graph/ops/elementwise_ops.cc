@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums, differences, products and quotients of two tensors, broadcast.
+// Elementwise operations: sums, differences, products, quotients and maxima of
+// two tensors, broadcast; further below, functions of one tensor.
 #include <cmath>
 #include <limits>
 #include <string>
@@ -49,7 +50,7 @@ struct Divide {
   }
 };
 
-// NaN where there is one.
+// Returns NaN if either operand is NaN.
 struct Maximum {
   explicit Maximum(const Attributes& /*attributes*/) {}
   template <typename T>
@@ -59,8 +60,8 @@ struct Maximum {
   double field(double a, double b) const { return field::maximum(a, b); }
 };
 
-// In the field, divisors are inverted before they are broadcast: an inverse is
-// forty products.
+// In the field, divisors are inverted before they are broadcast, because an
+// inverse costs forty products.
 Tensor run_divide(std::span<const Tensor> operands,
                   const Attributes& attributes, const RunContext& context) {
   std::vector<Tensor> both(operands.begin(), operands.end());
@@ -151,7 +152,8 @@ class Scale {
   double residue_;
 };
 
-// Not additive: on partial sums it would be added once per part.
+// It is not additive: on partial sums, the constant would be added once per
+// part.
 class Shift {
  public:
   explicit Shift(const Attributes& attributes)
@@ -276,8 +278,8 @@ OpDef rsqrt_op() {
   return op;
 }
 
-// Activation functions. None overflows on its way: exp is only taken of
-// numbers that are not positive.
+// Activation functions. No intermediate value overflows, because exp is only
+// computed for numbers that are not positive.
 
 namespace {
 
@@ -288,7 +290,7 @@ T sigmoid(T x) {
   return e / (1 + e);
 }
 
-// Surrogates in the field are cubic polynomials, no two alike.
+// Their surrogates in the field are cubic polynomials, no two alike.
 
 struct Relu {
   explicit Relu(const Attributes& /*attributes*/) {}
@@ -303,8 +305,8 @@ bool is_by_tanh(const Attributes& attributes) {
   return text_of(attributes, "approximate", "tanh") == "tanh";
 }
 
-// Hendrycks and Gimpel, "Gaussian Error Linear Units" (2016): x Phi(x), or with
-// the approximation by tanh, which is jax.nn.gelu's default.
+// GELU: x Phi(x) (Hendrycks and Gimpel, "Gaussian Error Linear Units", 2016),
+// or its approximation by tanh, which is jax.nn.gelu's default.
 class Gelu {
  public:
   explicit Gelu(const Attributes& attributes)
@@ -356,7 +358,7 @@ struct Sigmoid {
   double field(double x) const { return field_cubic(x, {47, 262143, 53, 9}); }
 };
 
-// ln(1 + e to the power of x).
+// Returns ln(1 + e to the power of x).
 struct Softplus {
   explicit Softplus(const Attributes& /*attributes*/) {}
   template <typename T>
@@ -411,7 +413,7 @@ std::optional<Shape> infer_clamped(std::span<const Shape> operands,
                 "give one of them, or both");
 }
 
-// Steps of gelu are those of its default.
+// `Steps` is the number of steps per element; for gelu, that of its default.
 template <typename Function, int64_t Steps>
 OpDef activation(std::string_view name, std::string_view summary) {
   OpDef op;

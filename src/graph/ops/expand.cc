@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The same numbers over and over: dimensions of size 1, or new ones in front,
-// become larger (NumPy's broadcast_to).
+// Expand: repeats numbers along dimensions of size 1, or along new leading
+// dimensions (NumPy's broadcast_to).
 #include "graph/ops/ops.h"
 
 namespace shardplan {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which numbers of a row are the largest, and what follows from that.
+// Operations of mixtures of experts. The first is top_k: the indices of the
+// largest numbers of a row.
 //
-// Largest first; of equal ones the lower index, as jax.lax.top_k, and
-// torch.topk on a CPU; a NaN counts as larger than any number, as in both.
-// Indices are numbers of the element type. In the field, residues are compared
-// as integers.
+// The largest number comes first; of equal ones, the lower index, as in
+// jax.lax.top_k and in torch.topk on a CPU. A NaN counts as larger than any
+// number, as in both. Indices are numbers of the element type. In the field,
+// residues are compared as integers.
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -107,8 +108,8 @@ OpDef top_k_op() {
   return op;
 }
 
-// Numbers of groups without those of groups that were not chosen: experts are
-// chosen among those of a few groups (DeepSeek-V2, 2024, section 2.1.2).
+// Masks the numbers of groups that were not chosen, for models that choose
+// experts from a few groups (DeepSeek-V2, 2024, section 2.1.2).
 
 namespace {
 
@@ -138,8 +139,8 @@ ShardingRule of_chosen_rule(std::span<const Shape> operands,
   return rule;
 }
 
-// Copies the rows of x [rows, groups, n] whose groups are chosen; `groups` are
-// those of x among all.
+// Copies the rows of x [rows, groups, n] whose groups are chosen; `groups` is
+// the range of x's groups among all.
 template <typename T>
 void copy_chosen(const Tensor& x, const Tensor& choices, const DimRange& groups,
                  const Tensor& result) {
@@ -197,10 +198,10 @@ OpDef choice_mask_op() {
   return op;
 }
 
-// The shares of experts chosen one after another, as Phi 3.5 MoE computes them
-// when it does not learn (Liu et al., "GRIN", 2024; SparseMixer): each by a
-// softmax over those that were not chosen before it and lie within 2 `jitter`
-// of it, relative to the larger of the two scores.
+// The shares of experts that are chosen one after another, as Phi 3.5 MoE
+// computes them in inference (Liu et al., "GRIN", 2024; SparseMixer). Each
+// share comes from a softmax over the scores that were not chosen before it and
+// are within 2 `jitter` of it, relative to the larger of the two scores.
 
 namespace {
 
@@ -242,7 +243,7 @@ int64_t shares_flops(std::span<const Shape> operands, const Shape& result,
                             count_of(result));
 }
 
-// Of the scores of one token that are left: the share of `chosen`.
+// Returns the share of `chosen` among the scores of one token that are left.
 template <typename T>
 T share_of(const T* scores, const std::vector<bool>& left, size_t chosen,
            double jitter) {
@@ -322,32 +323,34 @@ OpDef mixer_shares_op() {
   return op;
 }
 
-// Tokens brought to the experts that they chose, and what experts make of them
-// brought back.
+// Dispatch brings tokens to the experts that they chose, and combine brings the
+// experts' answers back.
 //
 // The layout is GShard's (Lepikhin et al., 2020): every expert has `capacity`
-// places per sequence (graph/composites.h says who takes which), so shapes do
-// not depend on choices, and the exchange between devices that have tokens and
-// those that have experts is an all-to-all of [experts, .., capacity, m]. By
-// default there are as many places as tokens: none is dropped whose choices
-// differ.
+// slots per sequence (graph/composites.h defines which choice fills which), so
+// shapes do not depend on choices, and the exchange between devices with tokens
+// and devices with experts is an all-to-all of [experts, .., capacity, m]. By
+// default there are as many slots as tokens, so that no token is dropped whose
+// choices differ.
 //
-// A sequence may consist of equal groups of tokens with places of their own, so
-// that devices which have some of them each send these by themselves.
+// A sequence may consist of equal groups of tokens with slots of their own, so
+// that devices that each have some of the groups send them independently.
 //
-// A device dispatches to its own experts only, and combines what its own
-// experts have given: the sum is the whole. Without weights every choice counts
-// once.
+// A device dispatches only to its own experts, and combines only the answers of
+// its own experts; the sum over devices is the whole. Without weights, every
+// choice counts once.
 
 namespace {
 
-// [.., length, ?] and [.., length, ?]
+// Returns whether both shapes are [.., length, ?], differing only in the last
+// dimension.
 bool are_of_the_same_tokens(const Shape& a, const Shape& b) {
   return a.size() >= 2 && a.size() == b.size() &&
          std::equal(a.begin(), a.end() - 1, b.begin());
 }
 
-// Whether groups of tokens divide a sequence and its places.
+// Returns whether groups of tokens divide a sequence and its slots; else
+// reports SP015.
 bool are_grouped(const Attributes& attributes, int64_t length, int64_t places,
                  Span where, Diagnostics& diags) {
   const auto groups = find_integer(attributes, "groups", 1, where, diags);
@@ -394,8 +397,8 @@ std::optional<Shape> infer_dispatched(std::span<const Shape> operands,
   return countable(std::move(result), where, diags);
 }
 
-// The rule of both, whose tensors are [experts, batch.., capacity, m],
-// [batch.., length, m] and, as choices and weights, [batch.., length, k].
+// The rule of both operations. Their tensors are [experts, batch.., capacity,
+// m], [batch.., length, m] and, for choices and weights, [batch.., length, k].
 struct RoutingRule {
   ShardingRule rule;
   std::vector<DimFactors> of_experts;
@@ -455,7 +458,8 @@ ShardingRule combine_rule(std::span<const Shape> operands,
   return std::move(made.rule);
 }
 
-// Groups of tokens on this device; `dims` are of [experts, batch.., places, m].
+// Returns the number of groups of tokens on this device. `dims` are those of
+// [experts, batch.., places, m].
 int64_t groups_here(const std::vector<DimFactors>& dims,
                     const RunContext& context) {
   const DimFactors& places = dims[dims.size() - 2];
@@ -466,7 +470,7 @@ int64_t groups_here(const std::vector<DimFactors>& dims,
              : 1;
 }
 
-// Rows of [experts, batch.., capacity, m], of the experts of one device.
+// The rows of [experts, batch.., capacity, m] for the experts of one device.
 class ExpertRows {
  public:
   ExpertRows(const Tensor& row_major, const DimRange& experts)
@@ -481,7 +485,8 @@ class ExpertRows {
   int64_t capacity() const { return capacity_; }
   int64_t experts() const { return experts_.whole; }
 
-  // Elements before the row of a place; -1 where this device has no such row.
+  // Returns the offset in elements of a place's row, or -1 if this device has
+  // no such row.
   int64_t offset(const ExpertPlace& place, int64_t sequence) const {
     const int64_t expert = place.expert - experts_.begin;
     if (place.slot < 0 || expert < 0 || expert >= experts_.size) return -1;
@@ -496,7 +501,7 @@ class ExpertRows {
 };
 
 // Calls visit(choice, token, offset of its row) for every choice that has a row
-// on this device: numbers of the choice and of the token among all.
+// on this device. `choice` and `token` are indices among all.
 template <typename Visit>
 void for_each_row_of(const Tensor& choices, const ExpertRows& rows,
                      const Visit& visit) {
@@ -604,7 +609,8 @@ Tensor run_combine(std::span<const Tensor> operands,
   return result;
 }
 
-// Two per number of a row and choice, were every choice one of an expert here.
+// Counts two per number of a row and choice, as if this device had the experts
+// of all choices.
 int64_t combine_flops(std::span<const Shape> operands, const Shape& result,
                       const Attributes& /*attributes*/) {
   return saturating_product(saturating_product(2, operands[1].back()),

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Transposing, cutting and putting together.
+// Operations that move numbers: transposing, slicing and concatenating; further
+// below, lookups and reshaping.
 
 #include <algorithm>
 #include <limits>
@@ -64,7 +65,7 @@ Tensor run_transposed(std::span<const Tensor> operands,
   return permuted(operands[0], order_of(attributes, operands[0].shape.size()));
 }
 
-// The dimension that a slice or a concatenation is about.
+// Returns the dimension along which to slice or concatenate.
 size_t dim_of(const Attributes& attributes, size_t rank) {
   return static_cast<size_t>(dim_at(integer_of(attributes, "dim", 0), rank));
 }
@@ -101,7 +102,8 @@ std::optional<Shape> infer_sliced(std::span<const Shape> operands,
   return shape;
 }
 
-// `operands` and `result` are alike but for `dim`, which is whole in all.
+// Returns the rule of operands and a result that differ only in `dim`, which
+// may not be sharded.
 ShardingRule rule_around(std::span<const Shape> operands, const Shape& result,
                          size_t dim) {
   ShardingRule rule;
@@ -132,7 +134,7 @@ Tensor run_sliced(std::span<const Tensor> operands,
                integer_of(attributes, "end", x.shape[dim]));
 }
 
-// On a sharded dimension each device takes the same fraction of its own part.
+// On a sharded dimension, each device slices the same fraction of its own part.
 std::optional<Attributes> local_slice(const Attributes& attributes,
                                       const ShardingRule& rule,
                                       std::span<const Shape> local) {
@@ -265,12 +267,12 @@ OpDef concatenate_op() {
   return op;
 }
 
-// Rows of a table, by their numbers.
+// Lookup of rows of a table by their indices.
 //
-// Where the rows are sharded, a device looks up those that it has and gives
-// zeros for the others: the sum is the whole (Megatron-LM's
-// VocabParallelEmbedding). A number that is not a row of the whole table gives
-// NaN on every device, as jax.numpy.take does by default; in the field, 0.
+// If the rows are sharded, a device looks up those that it has and gives zeros
+// for the others, so that the sum is the whole (Megatron-LM's
+// VocabParallelEmbedding). An index outside the whole table gives NaN on every
+// device, as jax.numpy.take does by default; in the field, 0.
 
 namespace {
 
@@ -308,7 +310,7 @@ void look_up(const Tensor& table, const Tensor& ids, const DimRange& rows,
              const Tensor& result, T outside) {
   const int64_t width = table.shape[1];
   const int64_t step = table.strides[1];
-  const T* id = ids.data<T>();  // row-major, as the result
+  const T* id = ids.data<T>();  // row-major, like the result
   T* out = result.data<T>();
   for (int64_t i = 0; i < ids.elements(); ++i, out += width) {
     const int64_t of_whole = index_of(id[i], rows.whole);
@@ -367,12 +369,13 @@ OpDef embedding_op() {
   return op;
 }
 
-// Numbers of a row, by their indices: take_along_axis on the last dimension.
+// Lookup of numbers of a row by their indices: take_along_axis on the last
+// dimension.
 //
-// Where rows are sharded, a device gives those that it has and zeros for the
-// others: the sum is the whole. An index that is not in the whole row gives NaN
-// on every device, as jax.numpy.take_along_axis does by default (there,
-// negative ones count from the end); in the field, 0.
+// If rows are sharded, a device gives the numbers that it has and zeros for the
+// others, so that the sum is the whole. An index outside the whole row gives
+// NaN on every device, as jax.numpy.take_along_axis does by default (which
+// counts negative indices from the end); in the field, 0.
 
 namespace {
 
@@ -466,15 +469,16 @@ OpDef take_op() {
   return op;
 }
 
-// The same numbers in row-major order, under another shape.
+// Reshape: the same numbers in row-major order, in another shape.
 //
-// Both shapes are walked from the major end. What is left of a dimension on
-// either side has a greatest common divisor: that is a factor of both, the next
-// one towards the minor end, and it is taken away from both. [b, h d] to
-// [b, h, d] has factors b, h and d, the second dimension of the operand being
-// (h, d). Where both sides have something left without a common divisor, as in
-// [6, 4] to [8, 3] after a 2, the dimensions that are left are whole up to the
-// place where the two shapes meet again. (Shardy's reshape rule does the same.)
+// Both shapes are walked from the major end. The remainders of the current
+// dimensions on both sides have a greatest common divisor. It becomes the next
+// factor of both, towards the minor end, and both remainders are divided by it.
+// For example, [b, h d] to [b, h, d] has factors b, h and d; the second
+// dimension of the operand is (h, d). If the remainders of both sides have no
+// common divisor, as in [6, 4] to [8, 3] after a 2, the dimensions that remain
+// may not be sharded, up to the place where the two shapes meet again.
+// (Shardy's reshape rule does the same.)
 
 namespace {
 
@@ -505,7 +509,8 @@ std::optional<Shape> infer_reshaped(std::span<const Shape> operands,
     known = *product;
   }
   if (rest != nullptr) {
-    // Any size would do for nothing, so none is right.
+    // If the other sizes make no elements, every size would fit, so none is
+    // right.
     if (known == 0 || elements % known != 0) {
       return misfit(operands[0], shape, where, diags);
     }
@@ -516,7 +521,7 @@ std::optional<Shape> infer_reshaped(std::span<const Shape> operands,
   return shape;
 }
 
-// One side of the walk: a shape, and what is left of its current dimension.
+// One side of the walk: a shape, and the remainder of its current dimension.
 class Side {
  public:
   Side(const Shape& shape, std::vector<DimFactors>& dims)
@@ -527,7 +532,7 @@ class Side {
 
   bool done() const { return dim_ == shape_.size(); }
   int64_t left() const { return left_; }
-  // Gives `size` of what is left to a factor.
+  // Assigns `size` of the remainder to a factor.
   void take(int factor, int64_t size) {
     dims_[dim_].push_back(factor);
     left_ /= size;
@@ -575,7 +580,8 @@ class FactorWalk {
     return static_cast<int>(rule_.factors.size()) - 1;
   }
 
-  // Up to where as many elements are taken from one side as from the other.
+  // Adds whole factors until both sides have covered the same number of
+  // elements.
   void take_whole() {
     int64_t from = 1;
     int64_t to = 1;
@@ -639,10 +645,11 @@ OpDef reshape_op() {
   return op;
 }
 
-// A value as it is, in a layout that is asked for
-// (jax.lax.with_sharding_constraint): the partitioner reads the spec.
+// Constraint: returns a value unchanged, in a requested layout
+// (jax.lax.with_sharding_constraint); the partitioner reads the spec.
 //
-// Not linear, although it is the identity: partial sums are to be settled here.
+// It is not declared linear, although it is the identity, because partial sums
+// must be reduced here.
 
 namespace {
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Entry points of the operations; the table is in graph/op.cc.
+// Ops: functions that describe each operation; graph/op.cc has the table of
+// all.
 #pragma once
 
 #include "graph/op.h"
@@ -8,14 +9,14 @@ namespace shardplan {
 
 OpDef einsum_op();
 
-// Two operands, broadcast.
+// Operations on two operands, which are broadcast.
 OpDef add_op();
 OpDef subtract_op();
 OpDef multiply_op();
 OpDef divide_op();
 OpDef maximum_op();
 
-// One operand, element by element.
+// Elementwise operations on one operand.
 OpDef scale_op();
 OpDef shift_op();
 OpDef negate_op();
@@ -31,7 +32,7 @@ OpDef softplus_op();
 OpDef clamp_op();
 OpDef xielu_op();
 
-// Over dimensions.
+// Reductions over dimensions.
 OpDef sum_op();
 OpDef mean_op();
 OpDef max_op();
@@ -45,13 +46,13 @@ OpDef alibi_op();
 OpDef token_positions_op();
 OpDef last_token_op();
 
-// Along the length of a sequence.
+// Operations along the length of a sequence.
 OpDef causal_convolution_op();
 OpDef linear_recurrence_op();
 OpDef delta_recurrence_op();
 OpDef decaying_maximum_op();
 
-// Mixtures of experts.
+// Operations of mixtures of experts.
 OpDef top_k_op();
 OpDef choice_mask_op();
 OpDef mixer_shares_op();
@@ -59,7 +60,7 @@ OpDef take_op();
 OpDef dispatch_op();
 OpDef combine_op();
 
-// The same numbers, elsewhere.
+// Operations that only move numbers.
 OpDef reshape_op();
 OpDef transpose_op();
 OpDef slice_op();

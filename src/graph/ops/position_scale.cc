@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Queries made longer with their position, so that attention over many keys
-// stays as sharp as over few (Nakanishi, "Scalable-Softmax Is Superior for
-// Attention", 2025, in the steps that Llama 4 takes): times
-// 1 + by log(1 + floor((position + offset) / every)).
+// Position scale: multiplies queries by a factor that grows with their
+// position, so that attention over many keys stays as sharp as over few
+// (Nakanishi, "Scalable-Softmax Is Superior for Attention", 2025, in the steps
+// of Llama 4). The factor is 1 + by log(1 + floor((position + offset) /
+// every)).
 //
-// Positions are those of the whole: a device that has a part of the length
-// starts where its part does.
+// Positions count from the start of the whole length, even on a device that has
+// a part of it.
 #include <cmath>
 #include <string>
 #include <vector>
@@ -57,7 +58,7 @@ Tensor run_position_scaled(std::span<const Tensor> operands,
   const auto dim = static_cast<size_t>(
       dim_at(integer_of(attributes, "dim", 1), result.shape.size()));
   const DimRange part = range_of(context.rule->operands[0][dim], context);
-  int64_t inner = 1;  // numbers of one position
+  int64_t inner = 1;  // numbers per position
   for (size_t d = dim + 1; d < result.shape.size(); ++d) {
     inner *= result.shape[d];
   }

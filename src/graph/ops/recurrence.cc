@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What runs along the length of a sequence: convolutions that see no later
-// token, and recurrences. The length is whole in all of them.
+// Operations along the length of a sequence: convolutions that see no later
+// token, and recurrences. None of them allows sharding of the length.
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -41,9 +41,9 @@ void for_ring(Arithmetic arithmetic, const Function& function) {
   }
 }
 
-// A depthwise convolution in which the last number of a kernel meets the token
-// itself, as a Conv1d of PyTorch with as many groups as channels, padded by
-// kernel - 1 and cut to the length.
+// A depthwise convolution in which the last number of a kernel multiplies the
+// token itself, like PyTorch's Conv1d with as many groups as channels, padded
+// by kernel - 1 and cut to the length.
 
 std::optional<Shape> infer_convolved(std::span<const Shape> operands,
                                      const Attributes& /*attributes*/,
@@ -130,27 +130,28 @@ OpDef causal_convolution_op() {
   return op;
 }
 
-// A state per head, [N, P], that every token makes smaller and adds to:
+// Linear recurrence: a state per head, [N, P], that decays with every token,
+// which then adds to it:
 //
 //   S_t = decay_t S_(t-1) + key_t value_t^T      y_t = query_t^T S_t
 //
-// That is the dual form of Mamba 2 (Dao and Gu, "Transformers are SSMs", 2024,
+// This is the dual form of Mamba 2 (Dao and Gu, "Transformers are SSMs", 2024,
 // eq. 5) with C, B and dt x as query, key and value; the selective scan of
 // Mamba with a decay for every number of the state; and the matrix memory of
 // xLSTM (Beck et al., 2024) without its stabiliser. Heads of one group share
-// query and key. A part of the state's N gives partial sums.
+// query and key. Sharding the state's N gives partial sums.
 //
-// The gated delta rule (Yang et al., "Gated Delta Networks", 2024, eq. 10)
-// writes not the value but what the state has not yet of it, at a rate:
+// The gated delta rule (Yang et al., "Gated Delta Networks", 2024, eq. 10) does
+// not write the value but the part of it that the state lacks, at a rate:
 //
 //   S'_t = decay_t S_(t-1)
 //   S_t = S'_t + key_t (rate_t (value_t - key_t^T S'_t))^T
 //
-// which needs all of N at once.
+// This needs all of N at once.
 
 namespace {
 
-// A rate of the delta rule, [B, L, H], is the fifth operand.
+// The rate of the delta rule, [B, L, H], is the fifth operand.
 bool has_rates(std::span<const Shape> operands) { return operands.size() > 4; }
 
 std::optional<Shape> infer_recurrence(std::span<const Shape> operands,
@@ -205,8 +206,9 @@ ShardingRule recurrence_rule(std::span<const Shape> operands,
   return rule;
 }
 
-// Per number of a state: two products and a sum for the state, a product and a
-// sum for the result; a product and a sum for what it has of a value.
+// Counts, per number of a state, two products and a sum for the state, and a
+// product and a sum for the result. The delta rule adds a product and a sum for
+// the part of a value that the state has.
 int64_t recurrence_flops(std::span<const Shape> operands, const Shape& result,
                          const Attributes& /*attributes*/) {
   const int64_t each = has_rates(operands) ? 7 : 5;
@@ -237,7 +239,7 @@ class Recurrence {
     const int64_t groups = query_.shape[2];
     if (result_.elements() == 0) return;
     const int64_t in_group = heads / groups;
-    // Columns of a state depend on no other: so many are held at once.
+    // Columns of a state are independent, so only this many are held at once.
     const int64_t columns =
         std::clamp<int64_t>(kHeld / std::max<int64_t>(1, states_), 1, width_);
     std::vector<T> state(static_cast<size_t>(states_ * columns));
@@ -259,7 +261,8 @@ class Recurrence {
  private:
   static constexpr int64_t kHeld = int64_t{1} << 16;  // numbers of a state
 
-  // Numbers of the group's and the head's rows, and which columns.
+  // Processes a token. `group` and `head` are the indices of the group's and
+  // the head's rows; `first` and `count` select columns.
   void token(int64_t group, int64_t head, int64_t first, int64_t count,
              T* state) {
     const T* query = query_.data<T>() + group * states_;
@@ -290,7 +293,7 @@ class Recurrence {
     bool by_number;  // a decay for each number of a state
   };
 
-  // By the delta rule.
+  // Processes a token by the delta rule.
   void correct(const Rows& rows, T rate, int64_t count, T* state, T* out) {
     T* const change = change_.data();
     std::copy_n(rows.value, count, change);
@@ -324,7 +327,7 @@ class Recurrence {
   int64_t states_;
   int64_t width_;
   bool corrects_;
-  std::vector<T> change_;  // of a state, by the delta rule
+  std::vector<T> change_;  // of the state, by the delta rule
 };
 
 Tensor run_recurrence(std::span<const Tensor> operands,
@@ -380,8 +383,9 @@ OpDef delta_recurrence_op() {
   return op;
 }
 
-// m_t = max(m_(t-1) + decay_t, x_t), from 0: the stabiliser of exponential
-// gates, whose numbers are logarithms (Beck et al., "xLSTM", 2024, eq. 15).
+// Decaying maximum: m_t = max(m_(t-1) + decay_t, x_t), starting at 0. This is
+// the stabiliser of exponential gates, whose numbers are logarithms (Beck et
+// al., "xLSTM", 2024, eq. 15).
 
 namespace {
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums, means and maxima over dimensions.
+// Reductions: sums, means and maxima over dimensions.
 //
-// Sums are pairwise, in the working precision: halves are added up until 128
-// terms or fewer are left, which eight running sums take in turn. The error
-// grows with log2 n, as NumPy's does (Higham, "The Accuracy of Floating Point
-// Summation", 1993), and the order depends on nothing but the sizes.
+// Sums are pairwise, in the working precision: a row is halved until at most
+// 128 terms are left, which eight running sums add up in turn. The error grows
+// with log2 n, like NumPy's (Higham, "The Accuracy of Floating Point
+// Summation", 1993), and the order depends only on the sizes.
 #include <array>
 #include <cmath>
 #include <set>
@@ -62,7 +62,7 @@ std::optional<Shape> infer_reduced(std::span<const Shape> operands,
   return countable(std::move(result), where, diags);
 }
 
-// The maximum of nothing is not a number.
+// Reports SP015 for a dimension without elements, which has no maximum.
 std::optional<Shape> infer_max(std::span<const Shape> operands,
                                const Attributes& attributes, Span where,
                                Diagnostics& diags) {
@@ -107,7 +107,7 @@ int64_t reduction_flops(std::span<const Shape> operands,
   return count_of(operands[0]);
 }
 
-// Numbers `step` apart.
+// Numbers that are `step` apart.
 template <typename T>
 struct Row {
   const T* data;
@@ -140,12 +140,12 @@ T pairwise_sum(const Row<T>& row) {
   return sum;
 }
 
-// Residues are below 2^20: 2^33 of them are summed exactly.
+// Residues are below 2^20, so 2^33 of them are summed exactly.
 double field_sum(const Row<double>& row) {
   return field::residue(pairwise_sum(row));
 }
 
-// NaN where there is one.
+// Returns NaN if any number is NaN.
 template <typename T>
 T maximum(const Row<T>& row) {
   T most = row.at(0);
@@ -156,7 +156,7 @@ T maximum(const Row<T>& row) {
   return most;
 }
 
-// Its surrogate (graph/elementwise.h).
+// Returns the surrogate of the maximum (graph/elementwise.h).
 double field_maximum(const Row<double>& row) {
   double sum = 0;
   for (int64_t i = 0; i < row.count; ++i) {
@@ -165,8 +165,9 @@ double field_maximum(const Row<double>& row) {
   return field::maximum_of(sum);
 }
 
-// The operand with its reduced dimensions last and joined, and `result`, in
-// which they have size 1, alike: calls fold for every element of the result.
+// Calls fold for every element of the result, with the row of `x` that it
+// reduces. The reduced dimensions of `x` are put last and joined; in `result`
+// they have size 1 or are absent.
 template <typename T, typename Fold>
 void reduce_each(const Tensor& x, const std::vector<bool>& reduced,
                  const Tensor& result, int threads, const Fold& fold) {
@@ -231,7 +232,7 @@ Tensor run_sum(std::span<const Tensor> operands, const Attributes& attributes,
   return result;
 }
 
-// Parts of a mean are partial sums: each is divided by the size of the whole.
+// The parts of a mean are partial sums, each divided by the size of the whole.
 Tensor run_mean(std::span<const Tensor> operands, const Attributes& attributes,
                 const RunContext& context) {
   const Tensor& x = operands[0];

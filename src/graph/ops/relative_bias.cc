@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scores, with a number added that depends on how far a key is from its query
-// (Raffel et al., "Exploring the Limits of Transfer Learning", 2020, 2.1).
+// Relative bias: adds to attention scores a number that depends on the distance
+// between a key and its query (Raffel et al., "Exploring the Limits of Transfer
+// Learning", 2020, 2.1).
 //
-// Distances fall into buckets: half of them (of those of one side, where keys
-// on both sides are told apart) have one distance each, the others
-// logarithmically more, up to `max_distance`, behind which all are one. The
-// numbers are those of transformers' T5Attention._relative_position_bucket,
-// which takes logarithms in float32: so does this, whatever is computed in.
-// Queries and keys begin at the same position.
+// Distances fall into buckets. Half of the buckets hold one distance each, the
+// others logarithmically more, up to `max_distance`, beyond which all distances
+// share one bucket; with `both_sides`, this applies to each side of the query.
+// The bucket indices are those of transformers'
+// T5Attention._relative_position_bucket, which computes logarithms in float32.
+// So does this code, in every precision. Queries and keys begin at the same
+// position.
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -61,7 +63,7 @@ class Buckets {
             std::log(number_of(attributes, "max_distance", 128) /
                      static_cast<double>(exact_)))) {}
 
-  // Of a key that stands so far behind its query.
+  // Returns the bucket of a key that is this far after its query.
   int64_t of(int64_t distance) const {
     const int64_t side = both_ && distance > 0 ? count_ : 0;
     const int64_t far =
@@ -70,18 +72,19 @@ class Buckets {
     const float share =
         std::log(static_cast<float>(far) / static_cast<float>(exact_)) /
         logarithm_ * static_cast<float>(count_ - exact_);
-    // Distances are below 2^40, of which logarithms are small.
+    // Distances are below 2^40, so their logarithms are small.
     return side + std::min(exact_ + static_cast<int64_t>(share), count_ - 1);
   }
 
  private:
   bool both_;
-  int64_t count_;  // of one side
+  int64_t count_;  // buckets of one side
   int64_t exact_;
   float logarithm_;
 };
 
-// `bucket_of` queries and keys, for every sequence and head.
+// Adds biases for every sequence and head; `bucket_of` has the bucket of every
+// query and key.
 template <typename T, typename Add>
 void add_biases(const Tensor& table, const std::vector<int64_t>& bucket_of,
                 const Tensor& result, const Add& add) {
@@ -105,7 +108,7 @@ Tensor run_biased(std::span<const Tensor> operands,
   const DimRange keys = range_of(dims[3], context);
   const Buckets buckets(attributes, table.shape[0]);
   if (result.elements() == 0) return result;
-  std::vector<int64_t> bucket_of;  // of queries and keys
+  std::vector<int64_t> bucket_of;  // per query and key
   for (int64_t q = 0; q < queries.size; ++q) {
     for (int64_t k = 0; k < keys.size; ++k) {
       bucket_of.push_back(buckets.of(keys.begin + k - queries.begin - q));

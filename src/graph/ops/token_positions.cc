@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tokens say of places in a sequence.
+// Operations that derive positions in a sequence from its tokens.
 #include <algorithm>
 #include <string>
 
@@ -8,9 +8,9 @@
 
 namespace shardplan {
 
-// Positions of tokens where padding is left out of the count, as in fairseq
-// and RoBERTa: the first token that is none stands at padding + 1, and padding
-// itself at `padding`, whose row of the table of positions is its own.
+// Positions of tokens that do not count padding, as in fairseq and RoBERTa. The
+// first token that is not padding has position padding + 1. Padding itself has
+// position `padding`, so it has its own row in the table of positions.
 
 namespace {
 
@@ -26,7 +26,7 @@ std::optional<Shape> infer_positions(std::span<const Shape> operands,
                 "give tokens [batch, length], and `padding` 0 or more");
 }
 
-// Earlier tokens decide where a token stands.
+// The length is whole, because a token's position depends on earlier tokens.
 ShardingRule positions_rule(std::span<const Shape> operands,
                             const Attributes& /*attributes*/) {
   ShardingRule rule;
@@ -78,9 +78,10 @@ OpDef token_positions_op() {
   return op;
 }
 
-// Of every sequence the row of one token: the last that is not `token`, which
-// is padding (decoders with a score of the whole), or the last that is (BART's
-// end of a text). The first row where there is none.
+// Selects one row per sequence: that of the last token that is not `token`,
+// which is padding (decoders that score the whole), or that of the last token
+// that is (BART's end of a text). If there is no such token, it selects the
+// first row.
 
 namespace {
 

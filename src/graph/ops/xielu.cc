@@ -6,7 +6,7 @@
 //   a x^2 + beta x                             where x > 0,
 //   b (exp(min(x, epsilon)) - 1 - x) + beta x  elsewhere.
 //
-// epsilon, a little below 0, keeps the difference of the last two from nothing.
+// Slightly below 0, epsilon keeps exp(..) - 1 - x from vanishing near x = 0.
 #include <cmath>
 #include <string>
 #include <vector>
@@ -78,7 +78,7 @@ Tensor run_xielu(std::span<const Tensor> operands,
     map_unary<T>(x, result, context.threads, [&](T v) {
       const T linear = beta * v;
       if (v > 0) return positive * v * v + linear;
-      // A NaN stays.
+      // NaN propagates.
       return (std::expm1(v < epsilon ? v : epsilon) - v) * negative + linear;
     });
   });

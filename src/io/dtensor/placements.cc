@@ -187,12 +187,12 @@ class Parser {
   Diagnostics& diags_;
 };
 
-// The axes of one dimension of the tensor, major to minor, while mesh
-// dimensions are added from the last to the first.
+// The axes of one dimension of the tensor, major to minor. Mesh dimensions are
+// added from the last to the first.
 struct Order {
   std::vector<AxisRequest> axes;
 
-  // Behind the axes that cut into `factor` parts; false when there are none.
+  // Inserts after the axes that split into `factor` parts; false if none do.
   bool add(const AxisRequest& axis, int64_t factor) {
     int64_t parts = 1;
     size_t at = 0;

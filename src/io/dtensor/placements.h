@@ -4,10 +4,10 @@
 //   [Replicate(), Shard(0)]        (_StridedShard(0, split_factor=4), Shard(0))
 //
 // They are the transpose of a PartitionSpec, which has axes per dimension of
-// the tensor. Mesh dimensions that shard one dimension do so from the left to
-// the right, so the left one is the major axis. `_StridedShard` at mesh
-// dimension i says that the tensor is cut into `split_factor` parts before: by
-// later mesh dimensions, which are then more major. Source: PyTorch 2.9,
+// the tensor. Mesh dimensions that shard the same dimension do so from left to
+// right, so the leftmost is the major axis. `_StridedShard` at mesh dimension i
+// means that later mesh dimensions, which are then more major, have already
+// split the tensor into `split_factor` parts. Source: PyTorch 2.9,
 // torch/distributed/tensor/placement_types.py.
 #pragma once
 
@@ -28,7 +28,7 @@ enum class MeshPlacementKind : uint8_t { Replicate, Shard, Strided };
 
 struct MeshPlacement {
   MeshPlacementKind kind = MeshPlacementKind::Replicate;
-  int64_t dim = 0;  // of the tensor; negative: from the last, -1 the last
+  int64_t dim = 0;  // tensor dimension; if negative, -1 is the last
   int64_t split_factor = 1;
   Span where;
 };
@@ -37,22 +37,22 @@ struct MeshPlacement {
 inline constexpr int64_t kMaxPlacementDim = 64;
 
 // Reads a list or tuple of placements that begins at `tokens[at]`, or a single
-// placement, and moves `at` behind it. Names may be qualified and shortened to
-// `S` and `R`. Reports SP002; Partial() is SP014: a parameter holds values, not
-// summands.
+// placement, and moves `at` past it. Names may be qualified, or shortened to
+// `S` and `R`. Reports SP002. Partial() is SP014: a parameter stores values,
+// not partial sums.
 std::optional<std::vector<MeshPlacement>> parse_placements(
     std::span<const PythonToken> tokens, size_t& at, Diagnostics& diags);
 
 struct PlacedSpec {
   PartitionSpec spec;
-  bool from_last = false;  // as in Rule
+  bool from_last = false;  // see Rule::from_last
   std::vector<Span> dim_where;
 };
 
-// The spec that placements on these mesh dimensions mean, sizes -1 being
-// unknown. Reports SP002 where there are not as many placements as dimensions,
-// SP014 where no order of axes is that of a `_StridedShard`, or dimensions are
-// counted from both ends.
+// Returns the spec that is equivalent to placements on these mesh dimensions; a
+// size of -1 is unknown. Reports SP002 if the numbers of placements and
+// dimensions differ, SP014 if no order of axes is equivalent to a
+// `_StridedShard`, or if dimensions are counted from both ends.
 std::optional<PlacedSpec> spec_of_placements(
     std::span<const MeshPlacement> placements,
     std::span<const AxisRequest> mesh, Span where, Diagnostics& diags);

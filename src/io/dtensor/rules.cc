@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Placements of PyTorch's DTensor, per parameter:
+// The dialect `dtensor`: placements of PyTorch's DTensor, per parameter:
 //
 //   mesh_dim_names: [dp, tp]
 //   mesh: {dp: 8, tp: 4}          # optional
 //   placements: {"layers.*.wq.weight": ["Replicate()", "Shard(0)"]}
 //
 // or a dictionary in Python, {"wq.weight": [Replicate(), Shard(0)]}, whose mesh
-// dimensions `--axes` names. Keys are matched part by part between dots, as
-// parallelize_module matches them (fnmatch).
+// dimensions `--axes` names. Keys are matched part by part between dots, as in
+// parallelize_module (fnmatch).
 #include <algorithm>
 #include <array>
 #include <string>
@@ -31,7 +31,7 @@ namespace {
 
 constexpr std::string_view kSpecial = "*?[";
 
-// One part of a key, between dots.
+// Returns the pattern of one part of a key, between dots.
 std::string part_pattern(std::string_view part) {
   std::string pattern;
   for (size_t i = 0; i < part.size(); ++i) {
@@ -41,7 +41,7 @@ std::string part_pattern(std::string_view part) {
     }
     const bool negated = part.substr(i + 1).starts_with('!');
     const size_t inside = i + (negated ? 2 : 1);
-    // A `]` that stands first is one of the characters.
+    // A `]` in the first position is one of the characters.
     const size_t close =
         part[i] == '[' ? part.find(']', inside + 1) : std::string_view::npos;
     if (close == std::string_view::npos) {
@@ -108,7 +108,7 @@ class Reader {
       const bool is_table = std::ranges::any_of(
           dict.entries,
           [&](const PythonEntry& entry) { return calls(tokens, entry); });
-      // Flow style of YAML looks alike, but is not assigned.
+      // YAML's flow style looks the same, but it is not assigned.
       const bool is_python =
           !dict.name.empty() || dict.where.begin == tokens.front().where.begin;
       if (is_table && is_python) tables.push_back(&dict);
@@ -130,7 +130,7 @@ class Reader {
   }
 
  private:
-  // Whether a value is a call or a list of calls, and not text.
+  // Returns whether a value is a call or a list of calls, and not a string.
   static bool calls(std::span<const PythonToken> tokens,
                     const PythonEntry& entry) {
     for (size_t i = entry.begin; i + 1 < entry.end; ++i) {
@@ -143,7 +143,7 @@ class Reader {
     return false;
   }
 
-  // A dictionary that statements change is not what is written here.
+  // Refuses a dictionary that statements change after it is written.
   bool check_unchanged(std::span<const PythonToken> tokens,
                        const std::vector<const PythonDict*>& tables) {
     const auto change = python_dict_change(tokens, tables);
@@ -208,7 +208,7 @@ class Reader {
     return placements;
   }
 
-  // Counts what was reported, in text that has a place of its own at `where`.
+  // Reports what was found in a text at `where`, or at its own positions.
   void forward(const Diagnostics& found, Span where) {
     for (const Diagnostic& problem : found.all()) {
       const Span at = where || problem.labels.empty()
@@ -354,11 +354,11 @@ class Reader {
     }
   }
 
-  // Takes the names that the command line gives where the file has none.
+  // Uses the names from the command line if the file has none.
   bool name_dimensions(Span where) {
     if (mesh_.empty()) {
       for (const std::string& name : reading_.axes) {
-        // `dp=8` where the names are those of `--mesh`.
+        // `--mesh` passes names with sizes, `dp=8`.
         mesh_.push_back(
             {name.substr(0, name.find('=')), -1, where, where, where});
       }
@@ -411,7 +411,7 @@ bool read(SourcePtr source, const RuleReading& reading, RuleSet& rules,
   return good;
 }
 
-// The axes of one dimension stand in the order of mesh dimensions.
+// The axes of a dimension must be in the order of the mesh dimensions.
 std::optional<std::string> written_entries(const RuleSet& rules,
                                            const WantedRule& wanted) {
   const AxisNames& names = rules.declared_axes;
@@ -422,7 +422,7 @@ std::optional<std::string> written_entries(const RuleSet& rules,
   for (const Rule& rule : rules.rules) {
     if (!rule.shipped && rule.spec_where.file) sample = &rule;
   }
-  // In Python they are calls, elsewhere text.
+  // Placements are calls in Python, strings elsewhere.
   const bool is_text = sample == nullptr ||
                        sample->spec_where.text().find_first_of("\"'") !=
                            std::string_view::npos ||
@@ -449,7 +449,7 @@ std::optional<std::string> written_entries(const RuleSet& rules,
   if (done != named || wanted.names.empty()) return std::nullopt;
   std::string text;
   for (const std::string& name : wanted.names) {
-    // A `*` of a name stands for a number, and is a pattern in a key too.
+    // A `*` in a name stands for a number, and is also a pattern in a key.
     const bool is_plain = name.find_first_of("?[") == std::string::npos;
     if (!is_plain) return std::nullopt;
     text +=
@@ -467,10 +467,10 @@ const RuleDialect kDtensor = {"dtensor",
                               "PyTorch DTensor placements per parameter",
                               recognize, read, &kPlacementForm};
 
-// The resolved table as placements per mesh dimension, which docs/formats/
-// dtensor.md describes. Mesh dimensions that shard one dimension of a tensor do
-// so in the order of the mesh: another order is refused, since PyTorch can say
-// it only by a private class.
+// The export target `dtensor`: the resolved table as placements per mesh
+// dimension, as docs/formats/dtensor.md describes. Mesh dimensions that shard
+// the same dimension of a tensor do so in the order of the mesh. Another order
+// is refused, since PyTorch can express it only with a private class.
 
 namespace {
 
@@ -486,7 +486,7 @@ std::string escaped_key(std::string_view name) {
   return key;
 }
 
-// Why a placement cannot be said, or empty.
+// Returns why a placement cannot be expressed, or "".
 std::string problem_of(const Placement& placement, const Plan& plan) {
   if (!placement.stored_dims.empty())
     return "`--declare` changes how it is stored";

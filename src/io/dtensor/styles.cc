@@ -15,8 +15,8 @@ namespace shardplan {
 namespace {
 
 constexpr std::string_view kAxis = "tp";
-// What a name may have before the path that a key says: a layer's number, or
-// the model inside one with a head.
+// The prefix that a name may have before the path in a key: a layer's number,
+// or the base model within a model with a head.
 constexpr std::string_view kBefore =
     "^(?:(?:.*\\.)?\\d+\\.|(?:model|transformer|language_model|module)\\.)?";
 
@@ -25,8 +25,8 @@ enum class Style : uint8_t { Column, Row, Whole, Input };
 using Lies = HookLayout;
 using Task = ModuleHook::Task;
 
-// `Float8ColwiseParallel` and torchtitan's `colwise_parallel` are the same to
-// parameters.
+// `Float8ColwiseParallel` and torchtitan's `colwise_parallel` shard parameters
+// in the same way.
 std::optional<Style> find_style(std::string_view name) {
   std::string plain = lower_case(name);
   std::erase(plain, '_');
@@ -41,7 +41,7 @@ std::optional<Style> find_style(std::string_view name) {
   return std::nullopt;
 }
 
-// The name that a value calls: `tp.ColwiseParallel` of
+// Returns the name that a value calls: "ColwiseParallel" for
 // `tp.ColwiseParallel(..)`.
 std::string called_name(std::span<const PythonToken> tokens,
                         const PythonEntry& entry) {
@@ -56,7 +56,7 @@ std::string called_name(std::span<const PythonToken> tokens,
   return at < entry.end && tokens[at].is("(") ? name : "";
 }
 
-// Whether nothing stands behind the call.
+// Returns whether nothing follows the call.
 bool is_call_alone(std::span<const PythonToken> tokens,
                    const PythonEntry& entry) {
   int depth = 0;
@@ -69,8 +69,8 @@ bool is_call_alone(std::span<const PythonToken> tokens,
   return false;
 }
 
-// The tokens of an argument of a call: those behind `NAME=`; empty where it is
-// not given.
+// Returns the tokens of a call's argument, those after `NAME=`; empty if the
+// argument is absent.
 std::span<const PythonToken> argument(std::span<const PythonToken> call,
                                       std::string_view name) {
   int depth = 0;
@@ -89,8 +89,8 @@ std::span<const PythonToken> argument(std::span<const PythonToken> call,
   return {};
 }
 
-// `Shard(1)` as Tokens, `Replicate()` as Whole, the first of a tuple that is
-// not None; empty: something else.
+// Returns Tokens for `Shard(1)` and Whole for `Replicate()`; in a tuple, the
+// first that is not None counts. Returns nullopt for anything else.
 std::optional<Lies> layout_in(std::span<const PythonToken> tokens) {
   for (size_t i = 0; i < tokens.size(); ++i) {
     if (tokens[i].is("Replicate")) return Lies::Whole;
@@ -106,8 +106,8 @@ std::optional<Lies> layout_in(std::span<const PythonToken> tokens) {
   return std::nullopt;
 }
 
-// Reads the call of a style as what its hooks do. Source: style.py, defaults of
-// its classes; activations have three dimensions.
+// Returns the effect of a style's hooks, from its call. Source: style.py,
+// defaults of its classes; activations have three dimensions.
 ModuleHook hook_of(Style style, std::string_view name,
                    std::span<const PythonToken> call) {
   ModuleHook hook = {.task = Task::None};
@@ -160,7 +160,7 @@ ModuleHook hook_of(Style style, std::string_view name,
   return hook;
 }
 
-// By its name alone: a plan does not say what a module is.
+// Uses the name alone, since a plan does not state what a module is.
 bool is_embedding(std::string_view key) {
   const size_t dot = key.rfind('.');
   const std::string_view last =
@@ -242,7 +242,7 @@ class PlanReader {
     hook_ = hook_of(*style, last_word(name),
                     tokens_.subspan(entry.begin, entry.end - entry.begin));
     if (*style == Style::Input) {
-      // It places nothing, but for what a plan leaves whole.
+      // The style shards nothing; the rule covers what the plan replicates.
       add_rule(entry, "\\.[^.]*$", {});
       rules_.rules.back().shipped = true;
       return;
@@ -250,7 +250,8 @@ class PlanReader {
     const bool embeds = is_embedding(entry.key) && *style != Style::Whole;
     if (embeds) {
       embeddings_.push_back(entry.key);
-      // Tokens are whole on every device, whatever a column-parallel one says.
+      // Token ids are replicated, so the hooks for any other layout are
+      // unknown.
       if (hook_.takes != Lies::Whole) hook_ = {};
       hook_.reads = hook_.takes;
     }
@@ -306,7 +307,7 @@ class PlanReader {
   RuleSet& rules_;
   ErrorLimit& errors_;
   std::map<std::string, Style> styles_;
-  ModuleHook hook_;  // of the entry that is read
+  ModuleHook hook_;  // hook of the current entry
   std::vector<std::string> embeddings_;
 };
 

@@ -5,7 +5,7 @@
 //                 "attention.wo": RowwiseParallel(output_layouts=Shard(1))}
 //
 // A style places the parameters of a module; layouts of inputs and outputs
-// place none. Keys are paths below the module that the plan is for: a whole
+// place nothing. Keys are paths below the module that the plan is for: a whole
 // model, or one of its layers. Source: PyTorch 2.9,
 // torch/distributed/tensor/parallel/ api.py and style.py.
 #pragma once
@@ -22,20 +22,20 @@
 
 namespace shardplan {
 
-// Whether a text calls such a style somewhere.
+// Returns whether a text calls such a style somewhere.
 bool has_parallel_styles(std::string_view text);
 
-// The dictionaries with a style as some value.
+// Returns the dictionaries that have a style among their values.
 std::vector<const PythonDict*> parallel_plans(
     std::span<const PythonToken> tokens, const std::vector<PythonDict>& dicts);
 
-// A pattern for a key of a plan or of placements, without anchors: parts
-// between dots are matched as fnmatch does.
+// Returns the pattern for a key of a plan or of placements, without anchors:
+// fnmatch matches each part between dots.
 std::string fnmatch_parts(std::string_view key);
 
-// Appends the rules of the plans, or of the one that `--table` names, and a
-// catch-all for what they leave whole; the rules are those of hooks. False, with
-// the reason reported.
+// Appends the rules of the plans, or of the plan that `--table` names, and a
+// catch-all that replicates everything else; hooks run these rules. Returns
+// false, with the reason reported, on failure.
 bool read_parallel_plans(std::span<const PythonToken> tokens,
                          const std::vector<const PythonDict*>& plans,
                          const RuleReading& reading, RuleSet& rules,

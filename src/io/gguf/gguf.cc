@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// GGUF: one file, all parts of a split one, or the one model of a directory.
+// The format `gguf`: one file, all parts of a split one, or the one model of a
+// directory.
 //
 // llama.cpp's gguf-split names the parts `model-00001-of-00003.gguf` and writes
 // `split.no`, `split.count` and `split.tensors.count` into each.
@@ -28,7 +29,7 @@ std::string five_digits(int64_t number) {
   return std::string(kDigits - std::min(kDigits, text.size()), '0') + text;
 }
 
-// "-00002-of-00003.gguf"
+// Returns "-00002-of-00003.gguf".
 std::string part_ending(int64_t number, int64_t count) {
   return "-" + five_digits(number) + "-of-" + five_digits(count) +
          std::string(kEnding);
@@ -38,7 +39,7 @@ std::optional<GgufHeader> read_header(const std::string& path,
                                       const SourcePtr& file, Host& host,
                                       Manifest& into, Diagnostics& diags) {
   auto size = std::ssize(file->text());
-  // Of a file only the header may have been read; pipes have no size.
+  // Only the header of the file may have been read; pipes have no size.
   const auto info = path == "-" ? std::nullopt : host.file_info(path);
   if (info) size = std::max(size, info->size);
   return read_gguf_header(file, size, into, diags);
@@ -48,7 +49,7 @@ Diagnostics::Builder inconsistent(Diagnostics& diags, std::string message) {
   return diags.error(Code::InconsistentCheckpoint, {}, std::move(message));
 }
 
-// All parts of which `path` is one.
+// Reads all parts of the model that `path` is a part of.
 std::optional<Manifest> read_parts(const std::string& path,
                                    const GgufHeader& one, int64_t count,
                                    Host& host, Diagnostics& diags) {
@@ -116,7 +117,7 @@ std::optional<Manifest> read_model(const std::string& path,
   return manifest;
 }
 
-// Whether all are the parts of one model.
+// Returns whether all files are parts of one model.
 bool is_one_model(const std::vector<std::string>& names) {
   const auto count = std::ssize(names);
   if (count < 2 || count > kMostParts) return count == 1;
@@ -199,13 +200,14 @@ class FactReader {
   }
 
  private:
-  // A positive number.
+  // Returns a positive number.
   std::optional<int64_t> size(const std::string& key) const {
     const auto value = metadata_.integer(prefix_ + key);
     return value && *value > 0 ? value : std::nullopt;
   }
 
-  // A number for all layers, or one per layer, 0 for those without attention.
+  // Returns a value that all layers share. It is given once or per layer, with
+  // 0 for layers without attention.
   std::optional<int64_t> agreed(const std::string& key) {
     const auto values = metadata_.integers(prefix_ + key);
     if (!values) return std::nullopt;
@@ -238,8 +240,8 @@ class FactReader {
     if (value_dim != facts.head_dim) facts.value_dim = value_dim;
   }
 
-  // Every head has its own part of what the latent is projected to; the cache
-  // has the latent and, beside it, the rotated positions.
+  // Every head projects its own part from the latent. The cache holds the
+  // latent and, next to it, the rotated positions.
   void read_latent(Facts& facts) {
     facts.kv_heads = facts.heads;
     facts.value_dim = size("attention.value_length_mla");
@@ -261,7 +263,7 @@ class FactReader {
         per_layer && std::ranges::find(*kv, 0) != kv->end();
     if (!window && !some_without) return;
     const bool patterned = sliding && sliding->size() == layers && layers > 1;
-    // Only so many as an array in the file has, or a model may have.
+    // The number of layers is limited, since the file may state any number.
     constexpr size_t kMostLayers = 100'000;
     if (layers > kMostLayers) return;
     for (size_t i = 0; i < layers; ++i) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the metadata of a GGUF file says of its model.
+// Reads the facts about a model from the metadata of a GGUF file.
 #pragma once
 
 #include <string>
@@ -10,11 +10,11 @@
 
 namespace shardplan {
 
-// Layers, heads, KV heads, sizes of heads, experts, vocabulary and windows, as
-// `<architecture>.*` give them; from == Manifest when there are any. Absent
-// keys give absent facts, but for those whose default llama.cpp has: as many KV
-// heads as heads, heads of embedding_length / head_count. What differs between
-// layers is left out, with a remark.
+// Returns layers, heads, KV heads, head sizes, experts, vocabulary and windows
+// from the keys `<architecture>.*`; from == Manifest if there are any. Absent
+// keys give absent facts, except where llama.cpp has a default: as many KV
+// heads as heads, and a head size of embedding_length / head_count. A value
+// that differs between layers is left out, with a remark.
 Facts gguf_facts(const GgufMetadata& metadata,
                  std::vector<std::string>& remarks);
 

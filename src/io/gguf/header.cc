@@ -21,21 +21,21 @@ namespace shardplan {
 namespace {
 
 constexpr std::string_view kMagic = "GGUF";
-// What a repository holds instead of a large file until it is fetched.
+// A repository has this in place of a large file that was not fetched.
 constexpr std::string_view kLfsPointer = "version https://git-lfs";
 constexpr uint64_t kLeastPair = 8 + 1 + 4 + 1;    // bytes
 constexpr uint64_t kLeastTensor = 8 + 4 + 4 + 8;  // bytes
 constexpr uint32_t kMaxDims = 4;
 constexpr int64_t kDefaultAlignment = 32;
 
-// A tensor as the file has it.
+// A tensor as stored in the file.
 struct StoredTensor {
   std::string_view name;
   std::array<int64_t, kMaxDims> sizes = {};  // fastest first
   uint32_t dims = 0;
   uint32_t type = 0;
   uint64_t offset = 0;
-  bool sizes_fit = true;  // 63 bits
+  bool sizes_fit = true;  // in 63 bits
 
   Shape shape() const { return {sizes.rend() - dims, sizes.rend()}; }
   bool is_alike(const StoredTensor& other) const {
@@ -44,13 +44,13 @@ struct StoredTensor {
   }
 };
 
-// The header as far as its grammar goes.
+// The header as parsed, before its values are checked.
 struct Layout {
   uint32_t version = 0;
   GgufMetadata metadata;
   std::vector<StoredTensor> tensors;
-  size_t end = 0;       // of the header
-  bool cut = false;     // the bytes end within it
+  size_t end = 0;       // end of the header
+  bool cut = false;     // the bytes end within the header
   std::string problem;  // why it is malformed
   Code code = Code::MalformedDocument;
   std::string help;
@@ -95,7 +95,7 @@ StoredTensor read_tensor(GgufCursor& cursor, Layout& layout) {
   return tensor;
 }
 
-// Counts are what a file says: they are held to its length first.
+// Checks a count that the file states against the length of the file.
 bool check_count(uint64_t count, uint64_t least, uint64_t left,
                  std::string_view what, int64_t file_size, Layout& layout) {
   if (count <= left / least) return true;
@@ -109,7 +109,7 @@ bool check_count(uint64_t count, uint64_t least, uint64_t left,
   return false;
 }
 
-// `file_size` is negative where the bytes are only a part of the file.
+// `file_size` is negative if the bytes are only a part of the file.
 Layout read_layout(std::string_view bytes, int64_t file_size) {
   Layout layout;
   GgufCursor cursor(bytes, std::min(kMagic.size(), bytes.size()));
@@ -155,11 +155,11 @@ struct Place {
   uint64_t end = 0;
 };
 
-// Tensors of few types fill a model: what is said of the last of them.
+// Caches a value per type of tensor, since a model has tensors of few types.
 template <typename What>
 class LastKinds {
  public:
-  // What was said of a tensor of that type and these sizes; else null.
+  // Returns the value for tensors of that type and these sizes, or null.
   const What* find(const StoredTensor& tensor) const {
     for (const auto& [kind, what] : kinds_) {
       if (kind.is_alike(tensor)) return &what;
@@ -181,9 +181,9 @@ class LastKinds {
   size_t next_ = 0;
 };
 
-// One line per tensor: `blk.0.attn_q.weight q4_k[4096, 4096]`. Names are
-// escaped here and not where it is shown: one with a line end would take two
-// lines.
+// Writes one line per tensor: `blk.0.attn_q.weight q4_k[4096, 4096]`. Names are
+// escaped here, not when they are shown, because a name with a line break would
+// occupy two lines.
 std::string listing_of(const Layout& layout, std::vector<Place>& names) {
   std::string text;
   text.reserve(layout.end);
@@ -241,7 +241,7 @@ class TensorReader {
     check_ranges();
     return errors_.errors() == 0;
   }
-  // REQUIRES: read(). Where the file ends at least, and at most.
+  // REQUIRES: read(). Where the data begins in the file, and its size in bytes.
   int64_t data_begin() const {
     const auto end = static_cast<int64_t>(layout_.end);
     return ceil_div(end, alignment_) * alignment_;
@@ -298,7 +298,7 @@ class TensorReader {
     add_new(tensor, name);
   }
 
-  // One of a type that has not been seen lately.
+  // Adds a tensor of a type that is not in the cache.
   void add_new(const StoredTensor& tensor, Span name) {
     const std::optional<DType> dtype = dtype_of(tensor, name);
     if (!dtype) return;
@@ -348,7 +348,8 @@ class TensorReader {
     ranges_.push_back({begin, begin + bytes, name});
   }
 
-  // Sorted by place, no tensor may begin before the one before it ends.
+  // Checks that no tensor, sorted by offset, begins before the previous one
+  // ends.
   void check_ranges() {
     const auto is_before = [](const DataRange& a, const DataRange& b) {
       return std::tuple(a.begin, a.end, a.name.begin) <
@@ -399,7 +400,7 @@ class TensorReader {
   ErrorLimit errors_;
   Manifest& manifest_;
   std::vector<Span> names_;
-  LastKinds<uint32_t> known_;  // numbers of types in the manifest
+  LastKinds<uint32_t> known_;  // type numbers in the manifest
   std::vector<DataRange> ranges_;
   int64_t alignment_ = kDefaultAlignment;
   int64_t data_bytes_ = 0;
@@ -446,7 +447,7 @@ std::optional<GgufHeader> read_gguf_header(const SourcePtr& file,
   TensorReader reader(layout, file->name(), into, diags);
   if (!reader.read()) return std::nullopt;
   GgufHeader header;
-  // The file may end with its last tensor or with the padding behind it.
+  // The file may end with its last tensor or with the padding after it.
   header.data_absent = file_size - reader.data_begin() < reader.data_bytes();
   Facts facts = gguf_facts(layout.metadata, into.remarks);
   const auto name = layout.metadata.text("general.name");
@@ -460,7 +461,7 @@ std::optional<GgufHeader> read_gguf_header(const SourcePtr& file,
 
 namespace {
 
-// ggml.h, enum ggml_type.
+// The values of enum ggml_type in ggml.h.
 constexpr std::array<std::pair<uint32_t, DType>, 32> kTypes = {{
     {0, DType::F32},     {1, DType::F16},      {2, DType::Q4_0},
     {3, DType::Q4_1},    {6, DType::Q5_0},     {7, DType::Q5_1},
@@ -513,10 +514,10 @@ constexpr uint32_t kBool = 7;
 constexpr uint32_t kText = 8;
 constexpr uint32_t kArray = 9;
 
-// Bytes of a value by type; 0: not of one size.
+// Bytes of a value, by type; 0 if the size is not fixed.
 constexpr std::array<uint8_t, 13> kSizes = {1, 1, 2, 2, 4, 4, 4,
                                             1, 0, 0, 8, 8, 8};
-// Arrays of arrays are legal, though nobody writes them.
+// Arrays of arrays are legal, though no known writer produces them.
 constexpr int kMaxDepth = 8;
 
 std::string unknown_type(uint32_t type) {
@@ -542,7 +543,7 @@ std::string skip_value(GgufCursor& cursor, uint32_t type, int depth) {
     return "";
   }
   if (depth == kMaxDepth) return "arrays nested too deeply";
-  // Every item takes bytes, so the end of the file ends the loop.
+  // Every item occupies bytes, so the end of the file ends the loop.
   for (uint64_t i = 0; i < count && cursor.good(); ++i) {
     std::string why = skip_value(cursor, of, depth + 1);
     if (!why.empty()) return why;
@@ -670,7 +671,7 @@ std::optional<int64_t> GgufMetadata::length(const std::string& key) const {
   if (value == nullptr || value->type != kArray) return std::nullopt;
   GgufCursor cursor(value->bytes, value->at);
   cursor.u32();
-  // No more than the file has bytes, as add() has seen.
+  // add() made sure that the count does not exceed the bytes of the file.
   return static_cast<int64_t>(cursor.u64());
 }
 

@@ -5,8 +5,8 @@
 //   text  = length:u64  bytes
 //   array = type:u32  count:u64  values
 //
-// All little endian. Values stay where they are in the file and are decoded
-// when they are asked for: most of them are vocabularies. Facts:
+// All numbers are little endian. Values stay in the file's bytes and are
+// decoded on demand, because most of them are vocabularies. Source:
 // github.com/ggml-org/ggml, docs/gguf.md.
 #pragma once
 
@@ -25,8 +25,8 @@
 
 namespace shardplan {
 
-// Reads numbers one after the other. Beyond the end every number is 0 and every
-// text empty, and good() stays false.
+// Reads numbers and texts in sequence. Past the end every number is 0, every
+// text is empty, and good() is false.
 class GgufCursor {
  public:
   explicit GgufCursor(std::string_view bytes, size_t at = 0)
@@ -34,15 +34,15 @@ class GgufCursor {
 
   bool good() const { return good_; }
   size_t at() const { return at_; }
-  std::string_view bytes() const { return bytes_; }  // all of them
+  std::string_view bytes() const { return bytes_; }  // the whole text
   uint64_t left() const { return good_ ? bytes_.size() - at_ : 0; }
 
-  // An unsigned number of 1 to 8 bytes.
+  // Reads an unsigned number of 1 to 8 bytes.
   uint64_t number(size_t size);
   uint32_t u32() { return static_cast<uint32_t>(number(4)); }
   uint64_t u64() { return number(8); }
   std::string_view text();
-  // `count` things of `size` bytes each.
+  // Skips `count` items of `size` bytes each.
   void skip(uint64_t count, uint64_t size);
 
  private:
@@ -53,23 +53,23 @@ class GgufCursor {
 
 class GgufMetadata {
  public:
-  // Reads the pair at the cursor. Empty, or why it is malformed; when the bytes
-  // end, nothing is said and the cursor is not good.
+  // Reads the pair at the cursor. Returns why it is malformed, or "". If the
+  // bytes end within the pair, it returns "" and the cursor is not good.
   std::string add(GgufCursor& cursor);
 
-  // Each empty when the key is absent or its value of another kind.
-  // An integer that fits 63 bits and a sign.
+  // These return nullopt when the key is absent or its value has another kind.
+  // Returns an integer of 63 bits and a sign.
   std::optional<int64_t> integer(const std::string& key) const;
-  // An array of integers or booleans; a single integer counts as one item.
+  // Returns integers or booleans; a single integer counts as an array.
   std::optional<std::vector<int64_t>> integers(const std::string& key) const;
   std::optional<std::string_view> text(const std::string& key) const;
-  // Items of an array.
+  // Returns the number of items of an array.
   std::optional<int64_t> length(const std::string& key) const;
 
  private:
   struct Value {
-    std::string_view bytes;  // of the file
-    size_t at = 0;           // where the value begins
+    std::string_view bytes;  // bytes of the file
+    size_t at = 0;           // offset of the value
     uint32_t type = 0;
   };
   const Value* find(const std::string& key) const;
@@ -77,50 +77,51 @@ class GgufMetadata {
   std::map<std::string, Value> values_;
 };
 
-// The header of a GGUF file (versions 2 and 3): metadata, and names, types and
-// places of its tensors.
+// The header of a GGUF file (versions 2 and 3): metadata, and the names, types
+// and positions of its tensors.
 //
 //   "GGUF"  version:u32  tensors:u64  pairs:u64
-//   pairs of metadata (metadata.h)
+//   pairs of metadata (GgufMetadata)
 //   tensors: name:text  n:u32  sizes:u64[n]  type:u32  offset:u64
 //   zeros up to general.alignment (32), then the data
 //
-// Sizes are listed fastest first and read the other way round, as everybody
-// else has them. Offsets count from the data's start and are multiples of the
-// alignment. The data is never read and may be absent. A row, that is the last
-// dimension, consists of whole blocks. Facts: github.com/ggml-org/ggml,
+// A file lists sizes fastest first; they are read in reverse, which is the
+// usual order. Offsets count from the start of the data and are multiples of
+// the alignment. The data is never read and may be absent. A row, which is the
+// last dimension, consists of whole blocks. Source: github.com/ggml-org/ggml,
 // docs/gguf.md; github.com/ggml-org/llama.cpp, ggml/src/gguf.cpp.
 
-// Whether a file starts with `GGUF`.
+// Returns whether a file starts with `GGUF`.
 bool is_gguf(std::string_view head);
 
-// Bytes up to the end of the header; the largest number when `head` does not
-// reach it.
+// Returns the bytes up to the end of the header; the largest integer if `head`
+// ends before it.
 int64_t gguf_bytes_needed(std::string_view head);
 
-// What a header says beside names and types of tensors.
+// The facts in a header besides the names and types of tensors.
 struct GgufHeader {
   GgufMetadata metadata;
   bool data_absent = false;
 };
 
-// Reads a header out of a file's first bytes; `file_size` is that of the whole
-// file. Its tensors go behind those of `into`, in its order, where it is
-// refused some may be there; facts and the model's name are those of the first
-// header. That names are unique is not checked (io/shards.h). Places are in a
-// listing of the tensors, one a line, since the file itself is not a text.
+// Reads a header from a file's first bytes; `file_size` is the size of the
+// whole file. Appends the tensors to `into` in the file's order; on failure
+// some may have been added. Facts and the model's name come from the first
+// header. Does not check that names are unique (check_distinct() in io/shards.h
+// does). Spans point into a listing of the tensors, one per line, because the
+// file is not text.
 std::optional<GgufHeader> read_gguf_header(const SourcePtr& file,
                                            int64_t file_size, Manifest& into,
                                            Diagnostics& diags);
 
-// ggml's numbers for element types.
+// The numbers that ggml uses for element types.
 
-// Empty for a number that ggml does not have, has no longer, or that this
-// version does not read.
+// Returns nullopt for a number that ggml does not define, has removed, or that
+// this version does not read.
 std::optional<DType> ggml_dtype(uint32_t number);
 
-// The name of such a type, and what became of it: "Q4_0_4_4", "which ggml has
-// removed". Empty when the number is unknown.
+// The name of such a type and the reason: "Q4_0_4_4", "which ggml has removed".
+// refused_ggml_type() returns nullopt if the number is unknown.
 struct RefusedType {
   std::string_view name;
   std::string_view why;

@@ -12,7 +12,7 @@
 namespace shardplan {
 namespace {
 
-// Over what a repository, its user and the system have configured.
+// Settings that override those of the repository, its user and the system.
 constexpr std::array<std::string_view, 12> kGitSettings = {
     "core.fsmonitor=false",
     "core.hooksPath=/dev/null",
@@ -25,15 +25,16 @@ constexpr std::array<std::string_view, 12> kGitSettings = {
     "gc.auto=0",
     "maintenance.auto=false",
     "protocol.allow=never",
-    // A folder of somebody's files may look like a repository itself.
+    // A folder among somebody's files may look like a bare repository.
     "safe.bareRepository=explicit",
 };
 
 const std::vector<std::pair<std::string, std::string>>& git_environment() {
   static const std::vector<std::pair<std::string, std::string>> kVariables = {
       {"GIT_NO_LAZY_FETCH", "1"},
-      // Versions that do not know it fetch: by no protocol, since none has this
-      // name. It counts for more than `protocol.<name>.allow`.
+      // Older versions do not know GIT_NO_LAZY_FETCH and would fetch. This
+      // variable allows only a protocol that does not exist, and overrides
+      // `protocol.<name>.allow`.
       {"GIT_ALLOW_PROTOCOL", "!"},
       {"GIT_NO_REPLACE_OBJECTS", "1"},
       {"GIT_OPTIONAL_LOCKS", "0"},

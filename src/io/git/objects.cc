@@ -12,9 +12,9 @@
 namespace shardplan {
 namespace {
 
-constexpr int64_t kMostFile = int64_t{4} << 30;    // as through a pipe
+constexpr int64_t kMostFile = int64_t{4} << 30;    // same limit as pipes
 constexpr int64_t kMostTree = int64_t{256} << 20;  // millions of entries
-// Up to here the whole file is read where its beginning is asked for.
+// Files up to this size are read whole even if only a part is requested.
 constexpr int64_t kSmallFile = int64_t{1} << 20;
 constexpr int64_t kMostKeptOfOne = int64_t{16} << 20;
 constexpr int64_t kMostKept = int64_t{256} << 20;
@@ -67,7 +67,7 @@ std::string too_large(int64_t size, int64_t most) {
          " are read from a revision at once";
 }
 
-// The words of a git that has ended because an object is not there.
+// Returns whether git's error messages say that an object is missing.
 bool says_missing(std::string_view errors) {
   return contains(errors, "could not fetch") ||
          contains(errors, "lazy fetching disabled") ||
@@ -79,7 +79,7 @@ bool says_missing(std::string_view errors) {
 std::optional<std::vector<GitEntry>> parse_git_tree(std::string_view bytes,
                                                     size_t id_size,
                                                     std::string& why) {
-  // mode, a blank, the name, a zero byte, the id
+  // An entry consists of mode, blank, name, zero byte, id.
   std::vector<GitEntry> entries;
   while (!bytes.empty()) {
     const size_t blank = bytes.find(' ');
@@ -163,8 +163,8 @@ std::shared_ptr<const std::vector<GitEntry>> GitObjects::folder(
              std::make_shared<const std::vector<GitEntry>>(std::move(*entries));
 }
 
-// Asks for an object; its header. Where there is none git is left to be started
-// anew, or waits for the next question.
+// Asks for an object and returns its header. On failure, `git` is null and must
+// be started again, or it waits for the next question.
 std::optional<GitObjects::Header> GitObjects::ask(Process& git,
                                                   const char* mode,
                                                   const std::string& name,
@@ -177,7 +177,7 @@ std::optional<GitObjects::Header> GitObjects::ask(Process& git,
     why = waits_;
     return std::nullopt;
   }
-  // Taken back only once all of the answer was understood.
+  // `git` gets the process back only after the whole answer was understood.
   Process asked = std::move(git);
   if (asked == nullptr) asked = start_git({"cat-file", mode}, host_, why);
   if (asked == nullptr) {
@@ -212,14 +212,14 @@ std::optional<GitObjects::Header> GitObjects::ask(Process& git,
   return std::nullopt;
 }
 
-// All of an object. REQUIRES: `most` is at least what is wanted of it.
+// Returns the whole object; an object above `most` bytes is an error.
 std::optional<std::string> GitObjects::contents(const std::string& name,
                                                 std::string_view type,
                                                 int64_t most,
                                                 std::string& why) {
   const auto header = ask(contents_, "--batch", name, why);
   if (!header) return std::nullopt;
-  // What was not read to its end is not asked again.
+  // A process whose answer was not read completely is not used again.
   Process git = std::move(contents_);
   if (header->type != type) {
     why = "git stores it as a " + header->type + ", not a " + std::string(type);
@@ -256,12 +256,12 @@ std::shared_ptr<const Bytes> GitObjects::beginning(const std::string& id,
   return nullptr;
 }
 
-// Why git ended in the middle of an answer.
+// Returns why git ended in the middle of an answer.
 std::string GitObjects::ended(Process& git, const std::string& name) {
   const int code = git->wait();
   const std::string errors = git->errors(size_t{64} * 1024);
   git.reset();
-  // The next question would wait as long.
+  // The next question would wait just as long.
   if (waits_in_vain(errors))
     return waits_ = "git was stopped: " + git_words(errors);
   if (says_missing(errors)) return missing(name);
@@ -270,10 +270,10 @@ std::string GitObjects::ended(Process& git, const std::string& name) {
          (words.empty() ? " and printed nothing" : ": " + words);
 }
 
-// Why an object is not there, and what brings it.
+// Returns why an object is missing, and which command fetches it.
 std::string GitObjects::missing(const std::string& id) {
   if (!to_fetch_) {
-    // remote.<name>.promisor, or ..partialclonefilter
+    // The key is remote.<name>.promisor or remote.<name>.partialclonefilter.
     constexpr std::string_view kHead = "remote.";
     Diagnostics ignored;
     const auto answer =

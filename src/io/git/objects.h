@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Objects of a git repository by their ids: contents of files, and folders.
+// Reads objects of a git repository by their ids: contents of files, and
+// folders.
 //
-// Nothing is fetched: what a partial clone lacks is missing. One git stays
-// open for sizes and one for contents; only the beginning of a large object has
-// a git of its own, which is ended early. Not for several threads at once.
+// Nothing is fetched: objects that a partial clone lacks are missing. One git
+// process stays open for sizes and one for contents. Only the beginning of a
+// large object is read by its own process, which is ended early. Not
+// thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -22,32 +24,32 @@ namespace shardplan {
 enum class GitEntryKind : uint8_t { File, Folder, Link, Submodule };
 
 struct GitEntry {
-  std::string name;  // no `/`; may hold line breaks
+  std::string name;  // no `/`; may have line breaks
   std::string id;
   GitEntryKind kind = GitEntryKind::File;
 };
 
-// The entries of a folder, in order of their names. `bytes` are those of a tree
-// object whose ids have `id_size` bytes. Empty, with the reason in `why`, for
-// one that git itself would not make.
+// Parses the entries of a folder, sorted by name. `bytes` is a tree object
+// whose ids have `id_size` bytes. Returns nullopt, with the reason in `why`,
+// for a folder that git itself would not make.
 std::optional<std::vector<GitEntry>> parse_git_tree(std::string_view bytes,
                                                     size_t id_size,
                                                     std::string& why);
 
 class GitObjects {
  public:
-  // `host` must outlive this.
+  // `host` must outlive this object.
   explicit GitObjects(Host& host) : host_(host) {}
 
-  // Null or empty, with the reason in `why`, where the object is missing,
-  // cannot be read, or is too large.
+  // These return null or nullopt, with the reason in `why`, if the object is
+  // missing, cannot be read, or is too large.
 
-  // Bytes of a file. Nothing is read of it.
+  // Returns the size of a file in bytes, without reading the file.
   std::optional<int64_t> size(const std::string& id, std::string& why);
-  // The first `limit` bytes of a file, or all. At most 4 GiB.
+  // Returns the first `limit` bytes of a file, or all. At most 4 GiB.
   std::shared_ptr<const Bytes> file(const std::string& id, int64_t limit,
                                     std::string& why);
-  // A folder; `name` may also be `<id of a commit>^{tree}`. At most 256 MiB.
+  // Returns a folder; `name` may also be `<commit id>^{tree}`. At most 256 MiB.
   std::shared_ptr<const std::vector<GitEntry>> folder(const std::string& name,
                                                       std::string& why);
 
@@ -57,7 +59,7 @@ class GitObjects {
     std::string type;
     int64_t size = 0;
   };
-  // One of the two that stay open; null when it has to be started.
+  // A process that stays open; null when it must be started.
   using Process = std::unique_ptr<ChildProcess>;
 
   std::optional<Header> ask(Process& git, const char* mode,
@@ -76,13 +78,13 @@ class GitObjects {
   Process sizes_;
   Process contents_;
   std::map<std::string, int64_t> known_sizes_;
-  // Whole files, and beginnings of larger ones, while they are not too many.
+  // Whole files, and beginnings of larger ones, up to a limit on their bytes.
   std::map<std::string, std::shared_ptr<const Bytes>> files_;
   int64_t kept_ = 0;
   std::map<std::string, std::shared_ptr<const std::vector<GitEntry>>> folders_;
-  std::map<std::string, std::string> missing_;  // why, by id
+  std::map<std::string, std::string> missing_;  // reason by id
   std::optional<std::string> to_fetch_;         // see missing()
-  std::string waits_;                           // why git is not asked any more
+  std::string waits_;                           // why git is no longer asked
 };
 
 }  // namespace shardplan

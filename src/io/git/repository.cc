@@ -24,7 +24,7 @@ std::string in_words(const GitAnswer& answer) {
                        : "git says: " + words;
 }
 
-// The folder that git itself wants to be told of, where it names one.
+// Returns the folder that git asks to declare safe, if it names one.
 std::string distrusted_folder(const GitAnswer& answer, Host& host) {
   constexpr std::string_view kCommand = "--add safe.directory ";
   const size_t at = answer.errors.find(kCommand);
@@ -33,8 +33,8 @@ std::string distrusted_folder(const GitAnswer& answer, Host& host) {
   return answer.errors.substr(begin, answer.errors.find('\n', begin) - begin);
 }
 
-// What can go wrong with any command; std::nullopt_t, so that it can be
-// returned.
+// Reports the failures that any command may have. Callers may return the
+// Builder, which converts to std::nullopt.
 Diagnostics::Builder report_refusal(const GitAnswer& answer, Host& host,
                                     Diagnostics& diags) {
   const std::string here = "`" + host.working_directory() + "`";
@@ -67,7 +67,8 @@ Diagnostics::Builder report_refusal(const GitAnswer& answer, Host& host,
       .fact(in_words(answer));
 }
 
-// What `git rev-parse` prints. Empty, with the reason reported.
+// Returns what `git rev-parse` prints; nullopt, with the reason reported, on
+// failure.
 std::optional<std::string> told(const std::string& question, Host& host,
                                 Diagnostics& diags) {
   const auto answer = run_git({"rev-parse", question}, host, diags);
@@ -90,7 +91,7 @@ void explain_shallow(Diagnostics::Builder& report) {
           "for actions/checkout");
 }
 
-// Names of branches and tags, as one writes them.
+// Returns the names of branches and tags, as people write them.
 std::vector<std::string> known_revisions(Host& host) {
   Diagnostics ignored;
   const auto answer =
@@ -113,7 +114,7 @@ std::vector<std::string> known_revisions(Host& host) {
   return names;
 }
 
-// A branch that only the remote has in this clone, else a name like it.
+// Returns a branch that only the remote has in this clone, or a similar name.
 std::optional<std::string> similar_revision(const std::string& revision,
                                             Host& host) {
   const std::vector<std::string> names = known_revisions(host);
@@ -143,7 +144,7 @@ Diagnostics::Builder report_unknown(const std::string& revision,
   return report;
 }
 
-// An id that is not a commit, or not here.
+// Reports an id that is not a commit, or that this clone does not have.
 Diagnostics::Builder report_no_commit(const GitCommit& named, Span where,
                                       Host& host, Diagnostics& diags) {
   Diagnostics ignored;
@@ -167,8 +168,8 @@ Diagnostics::Builder report_no_commit(const GitCommit& named, Span where,
   return report;
 }
 
-// A name that two things have, or a time before the log of a branch begins: git
-// takes one commit, and warns.
+// Returns git's warning about an ambiguous name, or a time before the log of a
+// branch begins: git then chooses one commit and only warns.
 std::string doubt(const GitAnswer& answer) {
   constexpr std::string_view kWarning = "warning: ";
   std::string_view rest = answer.errors;
@@ -196,7 +197,7 @@ std::optional<GitRepository> find_git_repository(Host& host,
 std::optional<GitCommit> resolve_revision(const std::string& revision,
                                           Span where, Host& host,
                                           Diagnostics& diags) {
-  // The first would be an option, the second says "not these commits".
+  // `-` would begin an option, and `^` means "not these commits".
   if (revision.empty() || revision[0] == '-' || revision[0] == '^') {
     return diags
         .error(Code::Usage, where, "`" + revision + "` cannot name a commit")

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view kGitFolder = ".git";
 
-// The parts of an absolute path.
+// Returns the parts of an absolute path.
 std::vector<std::string> parts_of(std::string_view path) {
   std::vector<std::string> parts;
   while (!path.empty()) {
@@ -62,7 +62,7 @@ std::optional<FileInfo> GitTreeHost::file_info(const std::string& path) {
   }
   FileInfo info{found.is == Is::Folder, 0, below().user(), 0};
   std::string why;
-  // One that is missing is there; read_file() says what is wrong with it.
+  // A missing object is still in the commit; read_file() reports the problem.
   if (found.is == Is::File)
     info.size = objects_.size(found.id, why).value_or(0);
   return info;
@@ -91,11 +91,11 @@ std::optional<std::string> GitTreeHost::real_path(const std::string& path) {
 }
 
 void GitTreeHost::leads_to(const std::string&, const std::string&) {
-  // What a commit names is in the commit, and not on the host below.
+  // Files that a commit names are in the commit, not on the host below.
 }
 
 void GitTreeHost::may_wait_for(const std::string&) {
-  // There are no pipes in a commit.
+  // A commit contains no pipes.
 }
 
 std::shared_ptr<const Bytes> GitTreeHost::read_file(const std::string& path,
@@ -125,7 +125,7 @@ std::shared_ptr<const std::vector<GitEntry>> GitTreeHost::entries_of(
   return entries;
 }
 
-// What is below the root under these names.
+// Finds what is below the root under these names.
 GitTreeHost::Found GitTreeHost::look_up(std::span<const std::string> names) {
   Found found{Is::Folder, "", commit_.id + "^{tree}", ""};
   if (!names.empty() && names.front() == kGitFolder) {
@@ -167,10 +167,10 @@ GitTreeHost::Found GitTreeHost::look_up(std::span<const std::string> names) {
   return found;
 }
 
-// `x/..` leads back only from a folder, so that no link is passed unseen. The
-// working directory is one, whether or not the commit has it.
+// `x/..` leads back only if `x` is a folder, so that no link is passed
+// unnoticed. The working directory is a folder even if the commit lacks it.
 GitTreeHost::Found GitTreeHost::find(const std::string& path) {
-  std::vector<std::string> at = here_;  // where we are, from `/` on
+  std::vector<std::string> at = here_;  // current position, from `/` on
   const std::vector<std::string> parts = parts_of(path);
   std::span<const std::string> rest = parts;
   if (path.starts_with('/')) {
@@ -187,7 +187,7 @@ GitTreeHost::Found GitTreeHost::find(const std::string& path) {
     }
     return look_up(std::span<const std::string>(at).subspan(root_.size()));
   };
-  bool came_down = false;  // by the part before
+  bool came_down = false;  // the previous part went into a folder
   for (const std::string& part : rest) {
     if (part != "..") {
       at.push_back(part);

@@ -18,16 +18,16 @@
 namespace shardplan {
 
 // Paths are as on the host below: relative to its working directory, or
-// absolute. Below the repository's root there are the files of the commit, as
-// they are recorded: nothing is checked out, so no filter runs (a file of Git
-// LFS is its pointer), and folders are read when something in them is asked
-// for. What is outside of the root is not there; links and submodules are, but
-// are not followed: reading one says so. The root has a `.git`, a folder of
-// which nothing can be read. Writing, standard streams, the environment and the
-// clock are those of the host below. For several threads at once.
+// absolute. Below the repository's root are the files of the commit, exactly as
+// recorded: nothing is checked out, so no filter runs (a Git LFS file is its
+// pointer), and folders are read on demand. Nothing exists outside the root.
+// Links and submodules exist but are not followed, and reading one reports
+// that. The root has a `.git`, a folder in which nothing can be read. Writing,
+// standard streams, the environment and the clock are those of the host below.
+// Thread-safe.
 class GitTreeHost : public PassingHost {
  public:
-  // `below` must outlive this one.
+  // `below` must outlive this host.
   GitTreeHost(Host& below, GitRepository repository, GitCommit commit);
 
   std::optional<FileInfo> file_info(const std::string& path) override;
@@ -38,9 +38,9 @@ class GitTreeHost : public PassingHost {
   std::shared_ptr<const Bytes> read_file(const std::string& path, int64_t limit,
                                          std::string& why) override;
 
-  // Why something of the commit that is there could not be looked at: an object
-  // that is missing or damaged, a git that ended. So file_info() may have said
-  // that there is nothing, and list_directory() too little. "" is none.
+  // Returns why some part of the commit could not be read, such as a missing or
+  // damaged object, or a git process that ended; "" if all went well. If it is
+  // not empty, file_info() may have missed a file and list_directory() entries.
   std::string problem();
 
  private:
@@ -56,8 +56,8 @@ class GitTreeHost : public PassingHost {
   struct Found {
     Is is = Is::Absent;
     std::string path;  // below the root: "a/b"
-    std::string id;    // of a file or folder
-    std::string why;   // nothing can be read here; "" where something can
+    std::string id;    // id of a file or folder
+    std::string why;   // nothing can be read here; "" if something can
   };
   Found find(const std::string& path);
   Found look_up(std::span<const std::string> names);
@@ -66,9 +66,10 @@ class GitTreeHost : public PassingHost {
 
   GitRepository repository_;
   GitCommit commit_;
-  std::vector<std::string> root_;  // its parts, and those of where we stand
+  std::vector<std::string> root_;  // path parts of the root; `here_` has those
+                                   // of the working directory
   std::vector<std::string> here_;
-  std::mutex mutex_;  // for all that follows
+  std::mutex mutex_;  // guards all that follows
   GitObjects objects_;
   std::string problem_;
 };

@@ -14,7 +14,7 @@
 namespace shardplan {
 namespace {
 
-// What stands behind `key` in JSON, from its first character on.
+// Returns the text after `key` and its colon in JSON.
 std::string_view behind_key(std::string_view text, std::string_view key) {
   const size_t at = text.find(key);
   if (at == text.npos) return {};
@@ -33,7 +33,7 @@ std::string_view behind_key(std::string_view text, std::string_view key) {
 bool looks_like_json_graph(std::string_view head) {
   if (!behind_key(head, "\"graph\"").starts_with('"')) return false;
   if (behind_key(head, "\"ops\"").starts_with('[')) return true;
-  // Parameters may fill the head before the operations come.
+  // Parameters may fill the head before any operation.
   return head.size() == kHeadBytes &&
          (behind_key(head, "\"parameters\"").starts_with('{') ||
           behind_key(head, "\"inputs\"").starts_with('{'));
@@ -142,7 +142,7 @@ std::optional<Manifest> graph_manifest(const GraphDescription& description,
   return manifest;
 }
 
-// A graph file as a model: its parameters.
+// The format `graph`: the parameters of a graph file, as a model.
 
 namespace {
 

@@ -11,8 +11,9 @@
 //     - {op: linear, in: [x, up], out: h}
 //   outputs: [h]
 //
-// Read here: names, sizes, labels and specs. What operations mean, and whether
-// their operands fit, is found when the graph is built (graph/build.h).
+// Reading a file checks its names, sizes, labels and specs. Building the graph
+// (graph/build.h) finds out what operations mean and whether their operands
+// fit.
 #pragma once
 
 #include <cstdint>
@@ -29,30 +30,32 @@
 
 namespace shardplan {
 
-// The folder of shipped graphs (base/shipped.h), each known as `@name`.
+// The folder of the shipped graphs (base/shipped.h), each known as `@name`.
 inline constexpr std::string_view kGraphFolder = "graphs";
 
-// Whether a text begins as a graph file does: `graph` is a text, and there are
-// `ops`, or, where the head is full before they come, what stands before them.
-// Looks at the first kHeadBytes.
+// Returns whether a text begins like a graph file: `graph` is a string, and
+// there are `ops` or, if the head ends before them, the sections that precede
+// them. Looks at the first kHeadBytes.
 bool looks_like_graph(std::string_view head);
 
-// `dims` takes the place of sizes that the file has. Several errors in one run:
-// SP002 and SP004 for what is not a graph file, SP015 for sizes and names.
+// Reads a graph file; `dims` overrides sizes in the file. Reports several
+// errors per run: SP002 and SP004 for a text that is not a graph file, SP015
+// for sizes and names.
 std::optional<GraphDescription> read_graph(SourcePtr source,
                                            const DimSizes& dims,
                                            Diagnostics& diags);
 
-// A file, `-`, or a shipped graph (`@mlp`). `head` is read_head() of it, where
-// that was called.
+// Loads a file, `-`, or a shipped graph (`@mlp`). `head` is the result of
+// read_head() for the path, if it was called.
 std::optional<GraphDescription> load_graph(const std::string& path,
                                            const DimSizes& dims, Host& host,
                                            Diagnostics& diags,
                                            const SourcePtr& head = nullptr);
-// `@mlp` as a source; null, with the reason reported, when there is none.
+// Returns the source of `@mlp`; null, with the reason reported, if there is
+// none.
 SourcePtr find_shipped_graph(std::string_view name, Diagnostics& diags);
 
-// Its parameters as a model; SP015 for one without a shape.
+// Returns the graph's parameters as a model; SP015 for one without a shape.
 std::optional<Manifest> graph_manifest(const GraphDescription& description,
                                        Diagnostics& diags);
 

@@ -16,15 +16,15 @@
 namespace shardplan {
 namespace {
 
-// Nodes of the document, as often as they are repeated: some hundred thousand
-// operations.
+// The most nodes of the document, each counted once per repetition: some
+// hundred thousand operations.
 constexpr int64_t kMostRepeated = 1'000'000;
-// More than any operation has letters or results for.
+// Above every rank that operations have letters or results for.
 constexpr size_t kMaxRank = 64;
 constexpr size_t kMaxNameLength = 1024;
 
-// Names of values: what a pattern of `activations` may say, and none that a
-// composite makes up (`h:mean`).
+// Returns whether a value may have this name: `activations` patterns can match
+// it, and no composite generates it (`h:mean`).
 bool is_value_name(std::string_view text) {
   if (text.empty() || text.size() > kMaxNameLength) return false;
   constexpr std::string_view kOthers = "_.-/";
@@ -73,7 +73,7 @@ class Reader {
     const auto title = root.find("title");
     if (title) text_of(*title, "title");
     if (!read_dims(root.find("dims"), chosen_, dims_, diags_)) {
-      return std::nullopt;  // every shape would fail, too
+      return std::nullopt;  // otherwise every shape would fail
     }
     read_values(root.find("inputs"), "inputs", graph_.inputs);
     read_values(root.find("parameters"), "parameters", graph_.parameters);
@@ -96,7 +96,7 @@ class Reader {
   }
   bool failed() const { return errors() > 0; }
 
-  // True, with a note at `next`, once there were enough errors.
+  // Returns whether there were enough errors to stop, noting it at `next` once.
   bool stopped(const Node& next) {
     if (errors() < kMaxErrors) return false;
     if (!noted_) {
@@ -262,8 +262,8 @@ class Reader {
     }
   }
 
-  // A parameter's name in the model. Among repeated layers that of the layer
-  // stands before it, unless it says itself where the number is.
+  // Returns a parameter's name in the model. In repeated layers the layer's
+  // name precedes it, unless the name itself contains `{i}`.
   std::string parameter_name(const Node& node) {
     std::string name = text_of(node, "name");
     if (!names_.repeats()) return name;
@@ -271,7 +271,7 @@ class Reader {
     return with_index(name, names_.layer());
   }
 
-  // `x: [batch, embed]`, or a map that says more.
+  // Reads `x: [batch, embed]`, or a map with more keys.
   void read_value(const Node& node, bool parameter, DescribedValue& value) {
     if (parameter) value.parameter = value.name;
     if (node.is_list()) value.shape = shape_of(node);
@@ -322,7 +322,7 @@ class Reader {
     }
   }
 
-  // A name, or a list of names.
+  // Reads a name, or a list of names.
   void read_names(const Node& node, std::string_view what,
                   std::vector<std::string>& names, std::vector<Span>& where) {
     if (!node.is_list()) {
@@ -383,7 +383,7 @@ class Reader {
     return numbers;
   }
 
-  // `{rsqrt: head_dim}`: another way to write 1/sqrt(head_dim).
+  // Reads `{rsqrt: head_dim}`, another way to write 1/sqrt(head_dim).
   double rsqrt_of(const Node& node) {
     static const std::array<std::string, 1> kKeys = {"rsqrt"};
     if (!reject_unknown_keys(node, kKeys, diags_)) return 0;
@@ -429,7 +429,7 @@ class Reader {
     }
   }
 
-  // `{in_specs: [[null, tp]], out_specs: [null, tp], psum: [sp]}`
+  // Reads `{in_specs: [[null, tp]], out_specs: [null, tp], psum: [sp]}`.
   std::optional<ShardMapUse> shard_map_of(const Node& node) {
     static const std::array<std::string, 3> kKeys = {"in_specs", "out_specs",
                                                      "psum"};
@@ -495,7 +495,7 @@ class Reader {
           .help(
               "write an operation as `{op: linear, in: [x, kernel], out: y}`");
     }
-    // What an operation reads is there before what it makes.
+    // Operands come first: they exist before the operation's results.
     for (std::string& name : op.operands) name = names_.read(name);
     for (std::string& name : op.results) name = names_.make(name);
     graph_.ops.push_back(std::move(op));
@@ -518,7 +518,7 @@ class Reader {
     }
   }
 
-  // Repeated layers: operations and parameters that stand once for all.
+  // Repeated layers: operations and parameters that are written only once.
   struct Repeat {
     int64_t count = 0;
     std::string name;  // "layers.{i}"
@@ -604,7 +604,8 @@ class Reader {
     return repeat;
   }
 
-  // Not more than can be run, however short the text is.
+  // Returns whether the repetition is within the limit, which bounds the work
+  // that a short text can cause.
   bool may_repeat(const Node& node, const Repeat& repeat) {
     const int64_t nodes = nodes_in(node, kMostRepeated);
     const auto all = checked_mul(repeat.count, nodes);
@@ -623,8 +624,9 @@ class Reader {
     return false;
   }
 
-  // What is handed on must be there at the start and be made again; what has
-  // the name of something outside must be handed on.
+  // Checks that a carried value exists before the first layer and that each
+  // layer produces it again, and that a layer does not produce a value with an
+  // outer name unless it is carried.
   bool names_fit(const Node& ops, const Repeat& repeat) {
     const auto made = results_in(ops);
     bool fit = true;
@@ -666,7 +668,7 @@ class Reader {
   DimSizes dims_;
   GraphDescription graph_;
   LayerNames names_;
-  int layer_ = -1;  // of the graph, while layers are repeated
+  int layer_ = -1;  // index in the graph while layers are repeated
   int64_t repeated_ = 0;
 };
 

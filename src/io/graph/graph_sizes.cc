@@ -34,7 +34,7 @@ bool is_exponent(std::string_view text) {
   return !text.empty() && is_digit(text[0]);
 }
 
-// Reads an expression once, as a size and as a number at the same time.
+// Evaluates an expression as a size and as a number at the same time.
 class ExpressionReader {
  public:
   ExpressionReader(std::string_view text, const DimSizes& dims,
@@ -63,7 +63,7 @@ class ExpressionReader {
     rest_.remove_prefix(1);
     return true;
   }
-  // What stands here up to the next operator, with its first character.
+  // Returns the text up to the next operator, including the current character.
   std::string word() const {
     size_t end = rest_.find_first_of("*/+-()", rest_.empty() ? 0 : 1);
     end = std::min(end, rest_.size());
@@ -118,7 +118,7 @@ class ExpressionReader {
     return fail(std::move(why));
   }
 
-  // Behind the opening one.
+  // Reads a sum and its closing parenthesis, after the opening one.
   std::optional<Amount> enclosed() {
     if (++depth_ > kMaxExpressionDepth)
       return fail("parentheses are nested too deeply");
@@ -177,7 +177,8 @@ class ExpressionReader {
     return sign == '*' ? left * right : left / right;
   }
 
-  // Of sizes; empty, with the reason, where it is none.
+  // Combines two sizes; returns nullopt, with the reason, if the result is not
+  // a size.
   static std::optional<int64_t> whole_of(int64_t left, char sign, int64_t right,
                                          std::string& why) {
     if (sign == '/') {

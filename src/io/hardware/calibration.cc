@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a user measured, as the tables of a profile. They are made as
-// scripts/measured-tables makes the shipped ones from rows of the same kinds.
+// Turns a user's measurements into the tables of a profile, just as
+// scripts/measured-tables makes the shipped tables from rows of the same kinds.
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -15,9 +15,9 @@
 namespace shardplan {
 namespace {
 
-// Smaller copies stay within caches.
+// Smaller copies fit in caches.
 constexpr int64_t kLeastCopied = 100'000'000;
-// Shorter collectives say little of the rate between machines.
+// Smaller payloads do not show the rate between machines.
 constexpr int64_t kLeastSent = int64_t{64} << 20U;
 constexpr size_t kMostGridPoints = size_t{1} << 14U;
 
@@ -30,8 +30,8 @@ double median(std::vector<double> values) {
   return (*middle + *std::max_element(values.begin(), middle)) / 2;
 }
 
-// The least changes, of logarithms, after which none is below the one before:
-// a series that falls is noise.
+// Returns the non-decreasing series with the least change of the logarithms
+// (isotonic regression): a series that falls is noise.
 std::vector<double> ascending(const std::vector<double>& values) {
   struct Block {
     double mean = 0;
@@ -83,7 +83,7 @@ class Calibration {
     diags_.report(Code::Remark, {}, "not used for calibration: " + text);
   }
 
-  // The files that a table was made from, as a source of the profile.
+  // Returns the source of a table that was made from these files.
   size_t source_of(const std::set<std::string>& files) {
     const std::string title =
         joined(std::vector<std::string>(files.begin(), files.end()), ", ") +
@@ -148,7 +148,7 @@ class Calibration {
     }
     size_t points = 1;
     for (const auto& axis : sizes) {
-      // Stops growing long before it could overflow.
+      // The product stops growing long before it could overflow.
       points = points > kMostGridPoints ? points : points * axis.size();
       grid.axes.emplace_back(axis.begin(), axis.end());
     }
@@ -233,7 +233,7 @@ class Calibration {
     card_.measured.memory = std::move(grid);
   }
 
-  // Takes the slower direction of the largest copy.
+  // Uses the slower direction of the largest copy.
   void add_host_copies() {
     std::map<std::string, double> rates;
     std::set<std::string> files;
@@ -255,7 +255,7 @@ class Calibration {
                              source_of({runs.where.file->name()}), false, ""};
   }
 
-  // Whether all ranks lie within one domain of the fastest link.
+  // Returns whether all ranks are within one domain of the fastest link.
   bool is_inside(const RankCount& count) const {
     if (count.hosts == 1) return true;
     if (card_.links.empty() || !card_.links[0].devices) return false;
@@ -293,7 +293,7 @@ class Calibration {
     }
   }
 
-  // Out of one device: what leaves a machine, by its ranks.
+  // Adds a device's rate: bytes that leave its machine, per rank and second.
   void add_rate(const std::string& kind, const RankCount& count,
                 const Series& series, std::vector<double>& rates,
                 std::set<std::string>& files) {
@@ -320,7 +320,7 @@ class Calibration {
     }
   }
 
-  // Seconds of a payload between two that were measured.
+  // Interpolates the seconds of a payload between two that were measured.
   static double between(const std::vector<std::pair<double, double>>& series,
                         double bytes) {
     const auto above = std::ranges::find_if(
@@ -335,7 +335,7 @@ class Calibration {
                     share * std::log(above->second));
   }
 
-  // Sizes that all of the ranks were run with, or lie between such.
+  // Tabulates the sizes that are within the measured range of every rank count.
   void add_table(const std::string& kind,
                  const std::map<int64_t, const Series*>& inside,
                  std::vector<MeasuredCollective>& made) {

@@ -16,7 +16,7 @@ namespace {
 constexpr std::string_view kCsvHeader = "kind,dtype,m,n,k,bytes,seconds";
 constexpr int64_t kMostRanks = 1'000'000;
 constexpr int64_t kMostBytes = int64_t{1} << 50U;
-constexpr int64_t kMostSize = int64_t{1} << 31U;  // of a dimension
+constexpr int64_t kMostSize = int64_t{1} << 31U;  // size of a dimension
 constexpr double kLeastSeconds = 1e-9;
 constexpr double kMostSeconds = 1e5;
 
@@ -31,7 +31,7 @@ struct TextLine {
   uint64_t begin = 0;
 };
 
-// Calls `take` with each line, without its end, until it returns false.
+// Calls `take` with each line, without its line break, until it returns false.
 template <typename Take>
 void each_line(const SourceFile& file, const Take& take) {
   const std::string_view text = file.text();
@@ -73,7 +73,7 @@ void add_run(Runs& runs, double seconds, Span where) {
   runs.seconds.push_back(seconds);
 }
 
-// What both readers do.
+// The common part of both readers.
 class SampleReader {
  public:
   SampleReader(const SourceFile& file, Samples& samples, Diagnostics& diags)
@@ -103,7 +103,7 @@ class SampleReader {
              ", not a whole number from 1 to " + count_text(most));
     return std::nullopt;
   }
-  // `unit`: of one, in seconds.
+  // `unit` is the unit of the number, in seconds.
   std::optional<double> seconds_of(const Word& word, std::string_view what,
                                    double unit) {
     const auto number = parse_real(word.text);
@@ -136,7 +136,7 @@ class CsvReader : SampleReader {
       if (has_header) {
         read_row(line);
       } else {
-        has_header = true;  // as it was recognised by
+        has_header = true;  // the line that identified the format
       }
       return goes_on();
     });
@@ -146,7 +146,7 @@ class CsvReader : SampleReader {
  private:
   enum Field : size_t { kKind, kDtype, kM, kN, kK, kBytes, kSeconds, kFields };
 
-  // Fields that the kind of row does not have are empty.
+  // Checks that the fields that this kind of row does not have are empty.
   bool has_only(const std::vector<Word>& fields,
                 std::initializer_list<Field> wanted) {
     static const std::vector<std::string> kNames = {
@@ -223,19 +223,20 @@ class CsvReader : SampleReader {
 
 // --- nccl-tests
 
-// Its programs, and kinds of collectives as this program names them.
+// The programs of nccl-tests, and the names of their collectives here.
 constexpr std::pair<std::string_view, std::string_view> kNcclPrograms[] = {
     {"all_reduce", "all-reduce"},
     {"all_gather", "all-gather"},
     {"reduce_scatter", "reduce-scatter"},
     {"alltoall", "all-to-all"},
 };
-// Others, of no use here.
+// Other programs, which have no use here.
 constexpr std::string_view kOtherPrograms[] = {
     "broadcast", "reduce", "sendrecv", "gather", "scatter", "hypercube"};
 
-// "# Collective test starting: all_reduce_perf", or the command as a shell
-// echoes it: the program that a text names, without `_perf`; "" for none.
+// Returns the program that a text names, without `_perf`: "# Collective test
+// starting: all_reduce_perf", or the command as a shell echoes it. Returns ""
+// if the text names none.
 std::string_view program_in(std::string_view text) {
   constexpr std::string_view kEnd = "_perf";
   const size_t end = text.find(kEnd);
@@ -285,7 +286,7 @@ class NcclReader : SampleReader {
   struct NcclRow {
     int64_t bytes = 0;
     double seconds = 0;
-    double share = 0;  // bus bandwidth over algorithm bandwidth; 0: not said
+    double share = 0;  // bus bandwidth over algorithm bandwidth; 0: unknown
     bool sums = false;
     Span where;
   };
@@ -293,7 +294,7 @@ class NcclReader : SampleReader {
   void read_line(const TextLine& line) {
     const std::string_view program = program_in(line.text);
     if (!program.empty()) {
-      // The next run begins with its name, where that is printed.
+      // The next run begins with its name, if the program prints one.
       if (has_begun()) end_run();
       program_ = program;
     }
@@ -311,7 +312,7 @@ class NcclReader : SampleReader {
     }
   }
 
-  // "Rank  0 Group  0 Pid 85576 on node-1 device  0 [0x8d] NVIDIA H100"
+  // Reads "Rank  0 Group  0 Pid 85576 on node-1 device  0 [0x8d] NVIDIA H100".
   void read_rank(const std::vector<Word>& words) {
     const auto rank = parse_integer(words[1].text);
     const auto on = std::ranges::find_if(
@@ -337,7 +338,8 @@ class NcclReader : SampleReader {
     for (const Word& word : words) columns_.push_back(word.text);
   }
 
-  // The first column of that name; of two times that is the one out of place.
+  // Returns the first column of that name; the first of two times is that of
+  // out-of-place operation.
   std::optional<Word> cell(const std::vector<Word>& words,
                            std::string_view name) const {
     const auto at = std::ranges::find(columns_, name);
@@ -354,7 +356,7 @@ class NcclReader : SampleReader {
                               " for " + plural(std::ssize(columns_), "column"));
       return;
     }
-    // Fewer bytes than ranks are rounded to none.
+    // A size with fewer bytes than ranks is rounded to zero.
     if (size->text == "0") return;
     const auto bytes = whole_of(*size, "size", kMostBytes);
     const auto seconds = seconds_of(*time, "time", 1e-6);
@@ -379,9 +381,9 @@ class NcclReader : SampleReader {
 
   bool has_begun() const { return !rows_of_run_.empty() || !ranks_.empty(); }
 
-  // Older programs do not print their names. Of two that sum, the bus carries
-  // twice as much in an all-reduce; gathered and exchanged parts look alike.
-  // "" where it cannot be known.
+  // Returns the collective of a run, or "" if it cannot be known. Older
+  // programs do not print their names. Of the two that sum, an all-reduce has
+  // twice the bus traffic; all-gather and all-to-all look alike.
   std::string_view kind_of_run(std::string_view program) const {
     for (const auto& each : kNcclPrograms) {
       if (each.first == program) return each.second;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Samples: what a user measured on a card, one run after the other, as
-// `--calibrate` reads it (docs/formats/hardware.md). Units: seconds, bytes.
+// Samples: a user's measurements on one device type, one per run, as
+// `--calibrate` reads them (docs/formats/hardware.md). Units: seconds, bytes.
 #pragma once
 
 #include <array>
@@ -17,13 +17,13 @@
 
 namespace shardplan {
 
-// Repeated runs of one thing, and where the first of them stands.
+// Repeated runs of one measurement, and the position of the first.
 struct Runs {
   std::vector<double> seconds;
   Span where;
 };
 
-// How many ranks ran a collective, on how many machines.
+// The number of ranks that ran a collective, and of their machines.
 struct RankCount {
   int64_t ranks = 0;
   int64_t hosts = 0;
@@ -31,22 +31,22 @@ struct RankCount {
 };
 
 struct Samples {
-  // By precision and m, n, k.
+  // Runs by precision and m, n, k.
   std::map<Precision, std::map<std::array<int64_t, 3>, Runs>> products;
   std::map<int64_t, Runs> copies;  // by bytes read and written, together
-  // Between host and device, by direction ("to-host") and bytes.
+  // Runs between host and device, by direction ("to-host") and bytes.
   std::map<std::pair<std::string, int64_t>, Runs> host_copies;
   Runs kernel_starts;
   Runs launches;
-  // By a kind of kMeasuredCollectives, ranks, and bytes of the payload.
+  // Runs by a kind of kMeasuredCollectives, ranks, and bytes of the payload.
   std::map<std::string, std::map<RankCount, std::map<int64_t, Runs>>>
       collectives;
 };
 
-// Reads a file into `samples`: CSV that scripts/measure-gpu writes, or what
-// programs of nccl-tests print, several after one another. False, with the
-// reason reported: SP002, or SP006 for neither. What is there and of no use is
-// a note (SP019).
+// Reads a file into `samples`: CSV that scripts/measure-gpu writes, or the
+// output of nccl-tests, possibly of several programs in sequence. Returns
+// false, with the reason reported: SP002, or SP006 if the file is neither.
+// Measurements without any use are noted (SP019).
 bool read_samples(const SourceFile& file, Samples& samples, Diagnostics& diags);
 
 }  // namespace shardplan

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hugging Face config.json: the manifest of its checkpoint, without the
-// checkpoint.
+// Hugging Face config.json: builds the manifest of its checkpoint without
+// reading the checkpoint.
 #include <algorithm>
 #include <cstdint>
 #include <set>
@@ -25,7 +25,8 @@ namespace {
 bool recognize(std::string_view head) {
   const size_t begin = head.find_first_not_of(" \t\r\n");
   if (begin == head.npos || head[begin] != '{') return false;
-  // A key with a value of its type: a tensor may be called `model_type`.
+  // The key must have a value of the right type, because a tensor may be called
+  // `model_type`.
   const auto has = [&](std::string_view key, char value) {
     size_t at = head.find(key);
     if (at == head.npos) return false;
@@ -66,13 +67,13 @@ std::optional<QuantisationFile> quantisation_beside(const std::string& path,
                                                     Host& host,
                                                     Diagnostics& diags) {
   QuantisationFile result;
-  // Newer programs write the same into the config.
+  // Newer programs write the quantisation into the config.
   const Node own = config.root();
   const auto said_there =
       own.is_map() ? own.find("quantization_config") : std::nullopt;
   if (said_there && !said_there->is_null()) return result;
-  // ModelOpt's; AutoGPTQ's, and AutoAWQ's and HQQ's before transformers read
-  // them from the config.
+  // The files of ModelOpt, of AutoGPTQ, and of AutoAWQ and HQQ before
+  // transformers read the quantisation from the config.
   for (const char* name :
        {"hf_quant_config.json", "quantize_config.json", "quant_config.json"}) {
     const std::string beside = path_beside(path, name, host);
@@ -89,7 +90,7 @@ std::optional<QuantisationFile> quantisation_beside(const std::string& path,
       return value && !value->is_null() ? value : std::nullopt;
     };
     const auto algorithm = said("quant_algo");
-    // Only the cache is quantised.
+    // Only the KV cache is quantised.
     if (part && part->is_map() && !algorithm && !said("quantized_layers")) {
       continue;
     }
@@ -115,8 +116,8 @@ std::optional<QuantisationFile> quantisation_beside(const std::string& path,
 
 namespace {
 
-// Makes buffers of the parameters with these folded names and shapes; what is
-// said of the whole stays.
+// Turns the parameters with these folded names and shapes into buffers; the
+// manifest's other fields stay the same.
 void set_apart(Manifest& manifest,
                const decltype(ExplainedTensors::buffers)& buffers) {
   std::vector<Manifest::Kept> kept;
@@ -128,12 +129,12 @@ void set_apart(Manifest& manifest,
     any = any || is != was;
     kept.push_back({i, is});
   }
-  // Beyond 63 bits, as no checkpoint is, they stay parameters.
+  // A total beyond 63 bits, which no checkpoint has, leaves them parameters.
   if (any) manifest.keep(kept);
 }
 
-// A weight without the scales that its method has is stored by another one,
-// such as one scale for all of it, and may be cut anywhere.
+// A weight that lacks the scales of its method is stored in another way, such
+// as with one scale for the whole weight, and may be sharded anywhere.
 void drop_absent_blocks(const Manifest& manifest, ExplainedTensors& own) {
   const std::string kScales = "_scale_inv";
   std::set<std::string> wanted;
@@ -188,7 +189,8 @@ bool is_float(DType dtype) {
   return dtype == DType::F32 || dtype == DType::BF16 || dtype == DType::F16;
 }
 
-// [1, 1, n, n], as GPT-2 and its kin keep it; never a projection's bias.
+// Returns whether the shape is [1, 1, n, n], as in GPT-2 and similar models; a
+// projection's bias never has this shape.
 bool is_causal_mask(const Shape& shape) {
   return shape.size() == 4 && shape[0] == 1 && shape[1] == 1 &&
          shape[2] == shape[3];
@@ -198,7 +200,7 @@ bool is_single(const Shape& shape) {
   return shape.empty() || shape == Shape{1};
 }
 
-// Takes the last component off `name` and gives it.
+// Removes the last component of `name` and returns it.
 std::string_view cut_last(std::string_view& name) {
   size_t begin = name.size();
   while (begin > 0 && name[begin - 1] != '.' && name[begin - 1] != '/') --begin;
@@ -207,8 +209,9 @@ std::string_view cut_last(std::string_view& name) {
   return last;
 }
 
-// Named as a projection's weight or bias would be: masks, and in GGUF the
-// factors of rotation and the biases that correct a router.
+// Returns whether a tensor named like a projection's weight or bias is a
+// buffer: a causal mask, or in GGUF the RoPE factors and router correction
+// biases.
 bool is_module_buffer(std::string_view module, bool bias,
                       const TensorType& type) {
   if (bias && (module == "attn" || module == "attention")) {
@@ -224,7 +227,7 @@ bool is_module_buffer(std::string_view module, bool bias,
 
 bool is_known_buffer(std::string_view name, const TensorType& type) {
   const Shape& shape = type.shape;
-  // This quick test is enough for most weights.
+  // This quick test suffices for most weights.
   if (shape.size() != 1 && name.ends_with("weight")) return false;
   const std::string_view leaf = cut_last(name);
   if (leaf == "bias" || leaf == "weight") {
@@ -240,14 +243,14 @@ bool is_known_buffer(std::string_view name, const TensorType& type) {
   if (leaf == "e_score_correction_bias") {
     return shape.size() == 1 && is_float(type.dtype);
   }
-  // DeepSeek's FP8: one scale per block of a matrix. MXFP4's scales (u8) are
+  // DeepSeek's FP8 has one scale per block of a matrix. MXFP4's scales (u8) are
   // half of a weight's encoding and are placed with it.
   if (leaf == "weight_scale_inv") {
     return shape.size() == 2 &&
            (is_float(type.dtype) || type.dtype == DType::F8E8M0);
   }
-  // DeepSeek V4's, which are the same of experts of 4 bits, but for those as
-  // MXFP4's.
+  // DeepSeek V4's block scales. Those of its 4-bit experts are part of the
+  // weight's encoding, like MXFP4's.
   if (leaf == "scale" && type.dtype == DType::F8E8M0 && shape.size() == 2) {
     cut_last(name);
     cut_last(name);
@@ -257,7 +260,8 @@ bool is_known_buffer(std::string_view name, const TensorType& type) {
       leaf == "input_scale") {
     return shape.size() <= 2 && is_float(type.dtype);
   }
-  // Of one number: of a whole tensor, of activations, or how bytes are packed.
+  // Single numbers: the scale of a whole tensor or of activations, or the
+  // packing of bytes.
   if (leaf == "weight_scale_2" || leaf == "weight_global_scale" ||
       leaf == "input_global_scale" || leaf == "activation_scale" ||
       leaf == "k_scale" || leaf == "v_scale") {
@@ -267,7 +271,7 @@ bool is_known_buffer(std::string_view name, const TensorType& type) {
   if (leaf == "weight_shape") {
     return shape == Shape{2} && type.dtype == DType::I64;
   }
-  // bitsandbytes: the values of 4 bits, and a text.
+  // bitsandbytes stores the values of its 4-bit codes, and a text.
   if (leaf == "quant_map") return shape == Shape{16} && is_float(type.dtype);
   if (leaf == "nested_quant_map") {
     return shape == Shape{256} && is_float(type.dtype);

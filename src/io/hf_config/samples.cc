@@ -13,7 +13,7 @@
 namespace shardplan {
 namespace {
 
-// Keys that a model type does not know are not read.
+// A model type ignores the keys that it does not know.
 constexpr std::string_view kSampleSizes = R"(
   "hidden_size": 64, "intermediate_size": 128, "moe_intermediate_size": 64,
   "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 2,
@@ -26,7 +26,7 @@ constexpr std::string_view kSampleSizes = R"(
   "attention_bias": true, "mlp_bias": true, "image_size": 16,
   "patch_size": 8, "vision_use_head": false)";
 
-// Of model types that see images.
+// The vision tower of multimodal model types.
 constexpr std::string_view kSampleTower = R"(
   "model_type": "siglip_vision_model", "hidden_size": 64,
   "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2,
@@ -35,7 +35,7 @@ constexpr std::string_view kSampleTower = R"(
 std::string sample_config(const Architecture& all,
                           const ArchitectureClass& model_class) {
   const std::string sizes(kSampleSizes);
-  // Where that is known, the head is stored apart.
+  // The head is stored separately unless the architecture restricts `tied`.
   const bool tied = std::ranges::any_of(
       all.requirements,
       [](const Requirement& r) { return r.that.mentions("tied"); });
@@ -46,7 +46,7 @@ std::string sample_config(const Architecture& all,
          std::string(kSampleTower) + "}}";
 }
 
-// Those that most others build on come first.
+// Returns the architectures, starting with those that most others build on.
 std::vector<std::shared_ptr<const Architecture>> most_general_first() {
   std::vector<std::shared_ptr<const Architecture>> all;
   std::map<std::string, int> builders;

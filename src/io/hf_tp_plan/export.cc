@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The resolved table as a tensor-parallel plan of Hugging Face: digits of names
-// are folded to `*`, and one style is sought for all parameters of a module,
-// else one per parameter. Parameters without an entry stay whole there.
+// The export target `hf-tp-plan`: the resolved table as a tensor-parallel plan
+// of Hugging Face. Digits of names are folded to `*`. One style is chosen for
+// all parameters of a module, or else one per parameter. transformers
+// replicates parameters without an entry.
 //
-// Styles follow from what a module is, by its name: embeddings, heads, experts
-// and norms of heads have their own. Whether the model runs with them is found
-// by the caller, who knows its forward pass.
+// Styles depend on the kind of a module, which its name shows: embeddings,
+// heads, experts and norms of heads have their own styles. The caller, who
+// knows the forward pass, checks whether the model runs with them.
 //
-// Names are folded as transformers before 5.2 does; where that merges different
-// layouts, or a style is needed that is later, the text asks for the version.
+// Names are folded as in transformers before 5.2. If that merges different
+// layouts, or a style is from a later version, the text requires that version.
 #include "io/export.h"
 
 #include <algorithm>
@@ -29,29 +30,30 @@
 namespace shardplan {
 namespace {
 
-// Sets of TpCut, as bits.
+// A set of TpCut, as bits.
 using Cuts = uint8_t;
 constexpr Cuts bit(TpCut cut) {
   return static_cast<Cuts>(1U << static_cast<unsigned>(cut));
 }
 
-// The styles of a kind of module. Those of an embedding have that of a head
-// with the same weight in the same place.
+// The styles of a kind of module. Each embedding style shards a weight like the
+// head style at the same index.
 using Styles = std::array<std::string_view, 3>;
 constexpr Styles kLinear = {"colwise", "rowwise", "grouped_gemm"};
 constexpr Styles kHead = {"colwise_gather_output", "rowwise_split_input"};
 constexpr Styles kEmbedding = {"embedding_rowwise", "embedding_colwise"};
-// Stacks of gate and up, of down, and their module's styles. Of these stacks
-// transformers makes what a checkpoint has one by one.
+// The styles of a module of experts. transformers stacks the experts' weights
+// (gate and up together, and down) even if a checkpoint stores each separately.
 constexpr std::string_view kWholeExperts = "ep_dispatch_experts";
 constexpr std::string_view kPartsOfExperts = "moe_tp_experts";
 constexpr std::string_view kExperts = ".experts.";
-// A module of modules that reads shards of its own parameters.
+// The style of a module with submodules that reads shards of its own
+// parameters.
 constexpr std::string_view kOwnShards = "local_params";
 
 struct Wanted {
   Cuts cuts = 0;
-  std::string problem;  // where there are none
+  std::string problem;  // why there are no cuts
 };
 
 Wanted wanted(const Placement& placement, const Plan& plan) {
@@ -114,12 +116,12 @@ TpCut cut_by(const TpStyle& style, std::string_view name) {
   return is_bias(name) ? style.bias : style.weight;
 }
 
-// All parameters that one folded name stands for.
+// The parameters that one folded name stands for.
 struct Folded {
   std::string name;
   Cuts cuts = 0;
   std::string problem;
-  size_t first = 0;  // parameter
+  size_t first = 0;  // a parameter
 };
 
 class Writer {
@@ -127,8 +129,8 @@ class Writer {
   Writer(const ExportInput& input, DigitFolding folding)
       : input_(input), folding_(folding) {}
 
-  // Problems are kept, since another folding may have none. False, too, where a
-  // style is later than the folding.
+  // Returns false if there are problems or a style is later than the folding.
+  // Problems are not reported yet, since the other folding may have none.
   bool run() {
     fold_names();
     if (problems_.empty()) choose_styles();
@@ -217,7 +219,7 @@ class Writer {
       }
       if (choose_experts(module, list)) continue;
       const Styles& styles = styles_of(module);
-      // A module of modules has other inputs and outputs than a layer's.
+      // A module with submodules has other inputs and outputs than a layer.
       const bool is_layer =
           !module.empty() &&
           std::ranges::none_of(folded_, [&](const auto& each) {
@@ -248,7 +250,7 @@ class Writer {
     return module.substr(module.rfind('.') + 1);  // npos + 1 is 0
   }
 
-  // The head that the model type has, else the usual one.
+  // Returns the head of the model type, or the usual one.
   std::string_view head() const {
     const TpModules* model = find_tp_modules(input_.manifest.model_type);
     return model != nullptr && !model->head.empty() ? model->head
@@ -277,8 +279,8 @@ class Writer {
     return nullptr;
   }
 
-  // Parameters of experts, one by one or as stacks. True where the module has
-  // such.
+  // Adds entries for the parameters of experts, stored one by one or stacked.
+  // Returns whether the module has experts.
   bool choose_experts(std::string_view module,
                       const std::vector<const Folded*>& list) {
     const std::string inner = std::string(module) + ".";
@@ -300,7 +302,7 @@ class Writer {
           experts + "." +
           (!one_by_one ? std::string(own)
                        : (is_down ? "down_proj" : "gate_up_proj"));
-      // A matrix of one expert has no first dimension but that of its rows.
+      // The first dimension of a single expert's matrix is always its rows.
       const bool is_dealt = input_.plan.of(folded->first).dealt.has_value();
       const bool whole_experts =
           one_by_one ? is_dealt : (folded->cuts & bit(TpCut::First)) != 0;
@@ -329,11 +331,11 @@ class Writer {
            input_.plan.rules[static_cast<size_t>(rule) - 1].shards_parts;
   }
 
-  // Norms of each head's queries and keys.
+  // Returns whether this is a norm of each head's queries or keys.
   bool is_norm_of_heads(std::string_view module) const {
     return last_part(module) == "q_norm" || last_part(module) == "k_norm";
   }
-  // Each device has a part of the norm's gradient if heads are cut.
+  // If heads are sharded, each device has a part of the norm's gradient.
   void add_norm(std::string_view module) {
     const std::string projection =
         std::string(parent(module)) + "." + last_part(module)[0] + "_proj";
@@ -342,8 +344,8 @@ class Writer {
     add(module, find_tp_style("replicated_with_grad_allreduce"));
   }
 
-  // A head without parameters multiplies with the embedding, whose shards it
-  // would read as if they were whole.
+  // A head without parameters multiplies with the embedding. Without an entry
+  // of its own it would treat a shard of the embedding as the whole weight.
   void add_tied_head() {
     for (const auto& [module, style] : entries_) {
       const auto at = std::ranges::find(kEmbedding, style->name);
@@ -354,15 +356,16 @@ class Writer {
     }
   }
 
-  // A parameter may be called as another one's module: the first entry stays,
-  // and check() finds whether it suits both.
+  // A parameter may have the same name as another one's module. The first entry
+  // wins, and check() finds out whether it suits both.
   void add(std::string_view key, const TpStyle* style) {
     if (!entries_.emplace(key, style).second) return;
     order_.emplace_back(key);
     since_ = std::max(since_, in_all_since(*style));
   }
 
-  // Looks every name up as transformers does.
+  // Looks up every name as transformers does, and finds entries that do not
+  // fit.
   void check() {
     for (const Folded& folded : folded_) {
       if (of_experts_.contains(folded.name)) continue;
@@ -386,7 +389,7 @@ class Writer {
   std::vector<std::string_view> norms_;
   std::set<std::string_view> of_experts_;  // names
   std::map<std::string, std::string_view> stacks_;
-  TransformersVersion since_;  // the version that has all styles
+  TransformersVersion since_;  // the first version that has all styles
   std::vector<std::pair<size_t, std::string>> problems_;
 };
 

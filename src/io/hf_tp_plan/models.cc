@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Model types of transformers 4.57 and 5.23 whose configurations have a
-// tensor-parallel plan, and how their base models and heads are called where
-// that is not as usual. What comes of them is recorded:
-// tests/data/hf_tp_plan_models.json.
+// The model types of transformers 4.57 and 5.23 whose configurations have a
+// tensor-parallel plan, and the unusual names of some base models and heads.
+// The resulting plans are recorded in tests/data/hf_tp_plan_models.json.
 #include <array>
 
 #include "base/words.h"
@@ -14,7 +13,7 @@ namespace {
 constexpr std::string_view kOuter = kUsualTpModules.outer;
 constexpr std::string_view kStyle = kUsualTpModules.head_style;
 
-// Called otherwise.
+// Model types with unusual module names.
 constexpr std::array kUnusual = {
     TpModules{"deepseek_ocr2_encoder", "model|vision_tower|vision_encoder", "",
               kStyle},
@@ -48,7 +47,7 @@ constexpr std::array kUnusual = {
               kStyle},
 };
 
-// As usual.
+// Model types with the usual module names.
 constexpr std::string_view kUsual =
     "Glm4vMoe_text afmoe apertus arcee aria_text axk1 axk2 bailing_hybrid beam "
     "cohere cohere2 cohere2_moe cohere_compass_text cosmos3_edge_text cwm "

@@ -36,7 +36,7 @@ bool is_at_margin(const PythonToken& token) {
          token.where.file->position(token.where.begin).column == 1;
 }
 
-// `name = "text"`, for the text.
+// Returns the text of an assignment `name = "text"`.
 const std::string* assigned_text(std::span<const PythonToken> tokens, size_t at,
                                  std::string_view name) {
   const bool is_assignment = at + 2 < tokens.size() && tokens[at].starts_line &&

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensor-parallel plans of Hugging Face transformers: a map from names, with
-// `*` for digits, to styles.
+// The dialect `hf-tp-plan`: tensor-parallel plans of Hugging Face transformers,
+// maps from names, with `*` for digits, to styles.
 //
 //   {"base_model_tp_plan": {"layers.*.self_attn.q_proj": "colwise", ..}}
 //
-// The whole name of a parameter is looked up first, then that of its module. A
-// parameter that has no entry is replicated without a word; here a catch-all
-// rule behind the others does that, so it is reported.
+// transformers looks up the whole name of a parameter first, then the name of
+// its module, and silently replicates a parameter without an entry. Here a
+// catch-all rule at the end replicates it, so that reports show it.
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -49,14 +49,14 @@ struct Table {
   std::string name;  // "base_model_tp_plan", ""
   Span where;
   std::vector<Entry> entries;
-  std::string outer = {};  // modules that may be around its names
+  std::string outer = {};  // modules that may enclose its names
   const TpClass* of_class = nullptr;
-  const TpModules* model = nullptr;  // of a class whose model type is known
+  const TpModules* model = nullptr;  // null: model type unknown
 };
 
 struct TpPlan {
   std::vector<Table> tables;
-  // What the file or an answer says; else what it shows.
+  // The version that an answer or the file states, if any.
   std::optional<TransformersVersion> version;
   bool is_late = false;  // 5.2 or later
   TpPythonFile file;
@@ -67,7 +67,8 @@ struct TpPlan {
   }
 };
 
-// Since transformers 5.2; files with one are of such a version.
+// Styles that exist since transformers 5.2; a file with one is for such a
+// version.
 constexpr std::string_view kLateStyles =
     "colwise_gather_output rowwise_split_input packed_colwise packed_rowwise "
     "embedding_rowwise embedding_colwise moe_tp_experts moe_identity_expert "
@@ -78,21 +79,22 @@ constexpr std::string_view kPlanNames = "tp_plan _tp_plan base_model_tp_plan";
 constexpr std::string_view kExpertPlanNames =
     "ep_plan _ep_plan base_model_ep_plan";
 
-// `LlamaConfig.base_model_tp_plan` is one too.
+// `LlamaConfig.base_model_tp_plan` counts as well.
 bool is_one_of(std::string_view name, std::string_view names) {
   return has_word(names, last_word(name));
 }
 
-// Keys of a base model's plan lack the name that the whole model gives it, and
-// so may those of a plan of no name.
+// Returns whether keys may lack the name that the whole model gives its base
+// model: those of a base model's plan do, those of an unnamed plan may.
 bool is_of_base_model(const Table& table) {
   return table.name.empty() || contains(table.name, "base_model");
 }
 
 bool is_quote(char c) { return c == '"' || c == '\''; }
 
-// `: "colwise"`, quoted or not; names of styles that cut nothing are words that
-// any file may have.
+// Returns whether the text has a value like `: "colwise"`, quoted or not.
+// Styles that shard nothing are skipped: their names are words that any file
+// may have.
 bool has_style_value(std::string_view text) {
   for (const TpStyle& style : tp_styles()) {
     if (style.weight == TpCut::Whole) continue;
@@ -112,7 +114,7 @@ bool has_style_value(std::string_view text) {
 }
 
 bool recognize(std::string_view head) {
-  // Plans of PyTorch's own styles are the dialect `dtensor`.
+  // Plans with PyTorch's own styles belong to the dialect `dtensor`.
   const bool is_torch = contains(head, "wiseParallel(");
   if (contains(head, '\0') || is_torch) return false;
   return contains(head, "tp_plan\"") || contains(head, "tp_plan:") ||
@@ -136,7 +138,7 @@ class Reader {
       tokens = python_tokens(*source);
       dicts = python_dicts(tokens);
     }
-    // A map in YAML may look like a dictionary, but nothing is assigned there.
+    // A YAML map may look like a dictionary, but it has no assignments.
     const bool is_python =
         std::ranges::any_of(
             dicts, [](const PythonDict& dict) { return !dict.name.empty(); }) ||
@@ -200,7 +202,8 @@ class Reader {
     refuse_computed(tokens, dicts);
   }
 
-  // A plan that is not a dictionary of strings, such as a comprehension.
+  // Refuses a plan that is not a dictionary of strings, such as a
+  // comprehension.
   void refuse_computed(std::span<const PythonToken> tokens,
                        const std::vector<PythonDict>& dicts) {
     for (size_t i = 0; i + 2 < tokens.size(); ++i) {
@@ -271,7 +274,7 @@ class Reader {
     return reading_.find_answer(question);
   }
 
-  // An answer counts before what the file says.
+  // Determines the version; an answer overrides the file.
   bool settle_version() {
     if (const RuleAnswer* answer = ask(kVersionKey)) {
       plan_.version = parse_version(answer->value);
@@ -316,8 +319,8 @@ class Reader {
     plan_.tables.push_back(std::move(table));
   }
 
-  // The tables that make the plan: those of `tp_plan` and of the base model
-  // together, or the one that was asked for.
+  // Returns the tables that make up the plan: those of `tp_plan` and of the
+  // base model together, or the one that was asked for.
   std::vector<const Table*> choose(const SourceFile& source) {
     std::vector<const Table*> chosen;
     std::vector<std::string> names;
@@ -351,7 +354,7 @@ class Reader {
     return {};
   }
 
-  // Adds to what a Python file holds what transformers adds to it.
+  // Adds the entries that transformers adds to the plans of a Python file.
   bool complete(const std::vector<const Table*>& chosen) {
     for (Table& table : plan_.tables) {
       if (is_of_base_model(table)) table.outer = kUsualTpModules.outer;
@@ -376,7 +379,8 @@ class Reader {
     return of_configs.empty() || compose(of_configs, has_heads);
   }
 
-  // A modeling file has the plans of heads; the base model's is elsewhere.
+  // Refuses a plan that only covers heads, as in a modeling file; the base
+  // model's plan is in another file.
   bool refuse_heads(const std::vector<const Table*>& chosen) {
     for (const Table* table : chosen) {
       for (const Entry& entry : table->entries) {
@@ -420,13 +424,13 @@ class Reader {
     });
   }
 
-  // "talker.model" as "talker|model".
+  // Returns "talker|model" for "talker.model".
   static std::string alternatives(std::string path) {
     std::ranges::replace(path, '.', '|');
     return path;
   }
 
-  // What transformers adds by version.
+  // Adds the entries that depend on the version of transformers.
   bool compose(const std::vector<Table*>& tables, bool has_heads) {
     const bool is_assumed = !plan_.version && plan_.file.has_strict_configs;
     if (is_assumed) plan_.version = kNewestVersion;
@@ -516,8 +520,8 @@ class Reader {
     });
     for (const Entry* entry : entries) {
       if (errors_.stopped()) return;
-      // Models with other parts call theirs of text so, and have other names in
-      // checkpoints.
+      // Multimodal models use this prefix for their text model, which has
+      // another name in checkpoints.
       constexpr std::string_view kOfText = "model.language_model.";
       if (table.outer.empty() && entry->key.starts_with(kOfText)) {
         Entry inner = *entry;
@@ -544,7 +548,7 @@ class Reader {
     }
     add_rule(entry, KeyPart::Module, outer,
              is_bias ? style->bias : style->weight, style->packed, style->hook);
-    // Experts that are stored one by one are dealt out whole.
+    // Experts that are stored one by one are placed whole on ranks.
     const std::string each_expert = key_pattern(
         entry.key, KeyPart::Module, outer, FusedKeys::AlsoEachExpert);
     if (style->weight != TpCut::First ||
@@ -561,7 +565,7 @@ class Reader {
   void add_rule(const Entry& entry, KeyPart part, std::string_view outer,
                 TpCut cut, bool is_packed, const ModuleHook& hook) {
     Rule rule;
-    // Whole experts on each device are no spec of one expert.
+    // A spec of one expert cannot express whole experts on each device.
     rule.pattern = key_pattern(
         entry.key, part, outer,
         cut == TpCut::First ? FusedKeys::AsWritten : FusedKeys::AlsoEachExpert);

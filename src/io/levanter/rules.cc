@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Levanter's trainer configs; docs/formats/logical.md.
+// The dialect `levanter`: Levanter's trainer configs; see
+// docs/formats/logical.md.
 //
 //   trainer:
 //     fsdp_axis: embed
@@ -8,11 +9,11 @@
 //     parameter_axis_resources: {embed: data}
 //     model_axis_size: 4
 //
-// An axis of an array means its mesh axes, whatever the other axes mean, and a
-// later entry replaces an earlier one: axis_resources, tensor_parallel_axes on
-// `model`, batch_axis on (replica, data), then, for what is stored,
-// parameter_axis_resources, and fsdp_axis on `data`. Newer configs have a
-// block for all of it:
+// A logical axis maps to its mesh axes regardless of the other axes of an
+// array, and a later entry replaces an earlier one: axis_resources,
+// tensor_parallel_axes on `model`, batch_axis on (replica, data) and, for
+// stored arrays, parameter_axis_resources, and fsdp_axis on `data`. Newer
+// configs have one block for all of this:
 //
 //   trainer:
 //     mesh:
@@ -21,8 +22,9 @@
 //       shared_mapping: {vocab: model}
 //       param_mapping: {embed: data}
 //
-// What is stored has the shared mapping, `mlp` and `heads` on `model` unless it
-// says otherwise, and the mapping of parameters. Source: levanter's MeshConfig.
+// Stored arrays use the shared mapping, in which `mlp` and `heads` are on
+// `model` by default, and the mapping of parameters. Source: levanter's
+// MeshConfig.
 #include <algorithm>
 #include <array>
 #include <string>
@@ -46,7 +48,7 @@ constexpr std::array<std::string_view, 8> kKeys = {
     "fsdp_axis",      "model_axis_size",          "param_mapping",
     "shared_mapping", "compute_mapping"};
 
-// One logical axis, or a list of them, all on the same mesh axes.
+// Maps one logical axis, or each axis of a list, to the same mesh axes.
 bool add_axes(const Node& node, const AxisNames& axes, RuleSet& rules,
               Diagnostics& diags) {
   if (node.is_null()) return true;
@@ -107,8 +109,9 @@ bool has_axis(const std::vector<AxisRequest>& axes, std::string_view name) {
       axes, [&](const AxisRequest& axis) { return axis.name == name; });
 }
 
-// The axes that a block gives, by name, over those that it always has. The
-// default axis that takes the rest, the first, gives way to another that does.
+// Returns the default axes of a block, overridden by the axes that it lists by
+// name. The first default axis has the remaining devices unless another axis
+// does.
 std::optional<std::vector<AxisRequest>> sizes_of(
     const Node& mesh, std::string_view key, std::vector<AxisRequest> defaults,
     Diagnostics& diags) {
@@ -219,7 +222,8 @@ bool is_include(const Node& node) {
   return node.is_string() && node.text().starts_with(kIncludeTag);
 }
 
-// `trainer: !include FILE`: a file beside this one, which is the trainer.
+// Reads `trainer: !include FILE`, where the file next to this one is the
+// trainer.
 std::optional<Document> read_included(const Node& node, const SourceFile& from,
                                       Host* files, Diagnostics& diags) {
   const std::string name(node.text().substr(kIncludeTag.size()));
@@ -236,7 +240,7 @@ std::optional<Document> read_included(const Node& node, const SourceFile& from,
   return parse_document(source, diags, Includes::AsText);
 }
 
-// Of what is read nothing else may be in another file.
+// Refuses `!include` in any other key that is read.
 bool reject_includes(const Node& trainer, Diagnostics& diags) {
   bool good = true;
   for (size_t i = 0; i < trainer.size(); ++i) {
@@ -253,7 +257,7 @@ bool reject_includes(const Node& trainer, Diagnostics& diags) {
   return good;
 }
 
-// A config without one of the keys has levanter's defaults.
+// A config without any of the keys has levanter's defaults.
 bool is_trainer_config(std::string_view head) {
   const bool has_trainer =
       head.starts_with("trainer:") || contains(head, "\ntrainer:");

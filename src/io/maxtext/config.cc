@@ -16,8 +16,8 @@ namespace {
 
 constexpr size_t kMaxBases = 16;
 
-// What MaxText calls the dimensions of activations, by the semantic axes that a
-// forward pass is labelled with. Source: MaxText 0.2.5, the constraints of
+// MaxText's names for the dimensions of activations, by the semantic axes that
+// label a forward pass. Source: MaxText 0.2.5, the constraints of
 // layers/attentions.py, linears.py and decoders.py.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 10>
     kActivationLabels = {{{"batch_axis", "activation_batch"},
@@ -36,8 +36,8 @@ bool is_file(const std::string& path, Host& files) {
   return info && !info->directory;
 }
 
-// False where `from` may not lead to: there MaxText may find what we do not
-// look for.
+// Returns false if the host refuses what `from` leads to; MaxText may find
+// files in folders that this reader may not search.
 bool is_folder(const std::string& path, const std::string& from, Host& files) {
   const std::string folder = path.empty() ? "." : path;
   files.leads_to(from, folder);
@@ -45,7 +45,7 @@ bool is_folder(const std::string& path, const std::string& from, Host& files) {
   return info && info->directory;
 }
 
-// Where a file that `from` names is; empty when it is nowhere.
+// Returns the path of a file that `from` names; nullopt if it is not found.
 std::optional<std::string> find_config(const std::string& name,
                                        const std::string& from, Host& files) {
   if (name.starts_with('/')) {
@@ -80,7 +80,7 @@ std::optional<Document> read_layer(const std::string& path, Host& files,
   return document;
 }
 
-// Text of the key in the nearest layer; empty where it says nothing.
+// Returns the text of the key in the nearest layer; nullopt if empty or absent.
 std::optional<Node> text_of(const MaxtextConfig& config, std::string_view key) {
   const auto node = find_inherited(config, key);
   const bool says = node && node->is_string() && !node->text().empty();
@@ -112,7 +112,7 @@ bool read_bases(MaxtextConfig& config, Host* files, Diagnostics& diags) {
   }
 }
 
-// `models/llama2-7b.yml`, which may have rules of its own.
+// Reads `models/llama2-7b.yml`, which may have rules of its own.
 bool read_model_config(MaxtextConfig& config, Host& files, Diagnostics& diags) {
   const auto named = text_of(config, "model_name");
   if (!named || named->text() == "default") return true;
@@ -175,7 +175,7 @@ std::optional<MaxtextConfig> read_maxtext_config(SourcePtr source, Host* files,
     return std::nullopt;
   }
   MaxtextConfig config;
-  // Nodes point at their documents, which may not move any more.
+  // Nodes point into their documents, so the documents must not move.
   config.layers.reserve(kMaxBases + 1);
   config.layers.push_back(*std::move(document));
   const bool good =
@@ -235,7 +235,7 @@ namespace {
 
 AxisRequest* find_axis(std::vector<AxisRequest>& axes, std::string_view name) {
   for (AxisRequest& axis : axes) {
-    // The one axis that is called otherwise than its parallelism.
+    // Only the axis `stage` has a different name than its parallelism.
     if (axis.name == name || (name == "pipeline" && axis.name == "stage")) {
       return &axis;
     }
@@ -263,8 +263,8 @@ bool place_sizes(const std::vector<AxisSize>& sizes, RuleSet& rules,
       axis->where = given.axis.where;
       axis->size_where = given.axis.size_where;
     } else if (given.axis.size != 1 && given.axis.size != -1) {
-      // MaxText gives axes that a mesh does not have the size 1, or what is
-      // left, which is nothing.
+      // MaxText gives an axis that the mesh lacks a size of 1, or the remaining
+      // devices, of which there are none.
       diags
           .error(Code::InvalidMesh, given.axis.where,
                  "`mesh_axes` has no axis " + in_backticks(given.axis.name))

@@ -17,7 +17,8 @@
 namespace shardplan {
 namespace {
 
-// One key at the beginning of `path`, which loses it: `['w']`, `[0]` or `.w`.
+// Removes one key from the start of `path`, `['w']`, `[0]` or `.w`, and returns
+// it.
 std::optional<std::string> cut_key(std::string_view& path) {
   if (path.starts_with('.')) {
     const size_t end = std::min(path.find('/'), path.size());
@@ -184,10 +185,9 @@ std::optional<MaxtextDump> read_maxtext_dump(const SourcePtr& file,
   return DumpReader(diags).read(document->root());
 }
 
-// MaxText's sharding dumps: names and shapes from the file that is given, the
-// logical axes from `logical_shardings.json`, the mesh from
-// `named_shardings.json`; whichever is given, the other beside it is read
-// too.
+// The format `maxtext-dump`: names and shapes come from the given file, logical
+// axes from `logical_shardings.json`, and the mesh from `named_shardings.json`.
+// Whichever file is given, the other one in the same folder is read as well.
 
 namespace {
 
@@ -199,8 +199,8 @@ std::vector<RecordedSharding> shardings_of(const MaxtextDump& dump) {
   return shardings;
 }
 
-// The file beside the one that is given. One that is broken takes nothing from
-// it.
+// Reads the other dump in the same folder. If it is broken, the given one is
+// still used.
 std::optional<MaxtextDump> read_twin(const ManifestSource& source, bool named,
                                      Manifest& manifest, Host& host,
                                      Diagnostics& diags) {
@@ -230,7 +230,8 @@ std::optional<MaxtextDump> read_twin(const ManifestSource& source, bool named,
   return std::nullopt;
 }
 
-// Labels of an array's dimensions; those that the spec leaves out have none.
+// Returns the labels of an array's dimensions; dimensions that the spec omits
+// have none.
 AxisLabels labels_of(const DumpEntry& entry) {
   AxisLabels labels(entry.shape->size());
   const std::vector<AxisNames>& dims = entry.sharding.spec.dims;
@@ -240,8 +241,8 @@ AxisLabels labels_of(const DumpEntry& entry) {
   return labels;
 }
 
-// Newer dumps write what logical names became: axes of the mesh, several for a
-// dimension.
+// Returns whether a "logical" dump has mesh axes. Newer dumps record the axes
+// that logical names resolve to, sometimes several per dimension.
 bool names_mesh_axes(const MaxtextDump& logical,
                      const std::vector<AxisRequest>& mesh) {
   bool any = false;
@@ -386,8 +387,8 @@ const ManifestFormat kMaxtextDump = {
     "maxtext-dump", "MaxText's sharding dumps: names, shapes, axes and mesh",
     is_maxtext_dump, read_dump};
 
-// MaxText's `named_shardings.json`: for each array a rule for its name alone,
-// with the spec that it had.
+// The rules of MaxText's `named_shardings.json`: for each array, a rule for
+// exactly its name, with the recorded spec.
 
 namespace {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// MaxText's golden sharding dumps, as its tests keep them:
+// MaxText's golden sharding dumps, as its tests store them:
 //
 //   named_shardings.json     {".params/['params']/['w']":
 //                              {"mesh": {"axis_names": [..], "shape": {..}},
@@ -7,9 +7,9 @@
 //   logical_shardings.json   the same without the mesh, and with names of
 //                            logical axes in the specs
 //
-// A key joins a JAX key path with `/`. Names here are its keys alone:
-// `params/params/w`, which is also what MaxText's checkpoints call the array;
-// the `.value` that Flax NNX puts last is left off. Facts:
+// The names in a dump join a JAX key path with `/`. Here a name consists only
+// of the keys: `params/params/w`, which is also the name of the array in
+// MaxText's checkpoints. The final `.value` of Flax NNX is dropped. Source:
 // github.com/AI-Hypercomputer/maxtext, tests/utils/sharding_dump.py.
 #pragma once
 
@@ -31,7 +31,7 @@ inline constexpr std::string_view kLogicalShardings = "logical_shardings.json";
 bool is_maxtext_dump(std::string_view head);
 
 struct DumpEntry {
-  RecordedSharding sharding;  // of a logical dump: no mesh, logical names
+  RecordedSharding sharding;  // a logical dump has no mesh, and logical names
   std::optional<Shape> shape;
 };
 
@@ -40,12 +40,12 @@ struct MaxtextDump {
   std::vector<DumpEntry> entries;  // in the file's order
 };
 
-// Reports what is malformed (SP002) and returns empty.
+// Returns nullopt, with what is malformed reported (SP002), on failure.
 std::optional<MaxtextDump> read_maxtext_dump(const SourcePtr& file,
                                              Diagnostics& diags);
 
-// ".params/['params']/['w']" -> "params/params/w". What is not a key path stays
-// as it is.
+// Returns "params/params/w" for ".params/['params']/['w']". Text that is not a
+// key path is returned unchanged.
 std::string key_path_name(std::string_view path);
 
 }  // namespace shardplan

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// MaxText's configs as models: `models/llama3-8b.yml`, or a config of a run
-// that names one (`model_name`) or gives the sizes itself.
+// The format `maxtext-model`: MaxText's configs as models,
+// `models/llama3-8b.yml`, or the config of a run that names one (`model_name`)
+// or gives the sizes itself.
 //
-// A decoder block of MaxText computes what a class of transformers computes, so
-// its config is rewritten as that class's config.json, from which the tensors
-// follow; the scheme `maxtext` then gives them MaxText's names, shapes and
-// logical axes. Held against MaxText 0.2.5: tests/data/maxtext_models.jsonl.
+// A decoder block of MaxText computes the same as some class of transformers,
+// so its config is rewritten as that class's config.json, which determines the
+// tensors. The scheme `maxtext` then gives them MaxText's names, shapes and
+// logical axes. Compared with MaxText 0.2.5: tests/data/maxtext_models.jsonl.
 //
-// Invariant: a key that adds, removes or reshapes arrays is either rewritten
-// or refused (SP009); none is passed over.
+// Invariant: a key that adds, removes or reshapes arrays is either rewritten or
+// refused (SP009); none is ignored.
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -34,7 +35,7 @@
 namespace shardplan {
 namespace {
 
-// Values of base.yml (MaxText 0.2.5) where a file does not have the key.
+// The values of base.yml (MaxText 0.2.5), for keys that a file does not have.
 struct DefaultValue {
   std::string_view key;
   int64_t value;
@@ -82,8 +83,8 @@ int64_t default_of(std::string_view key) {
   return -1;
 }
 
-// A key whose other values MaxText answers with other arrays, and those that
-// are no different from leaving it out.
+// A key that changes MaxText's arrays, except when its value is one of `plain`,
+// which have the same effect as leaving the key out.
 struct Structural {
   std::string_view key;
   std::span<const std::string_view> plain;
@@ -96,7 +97,7 @@ constexpr std::string_view kAtMostOne[] = {"0", "1", "-1"};
 constexpr std::string_view kNoText[] = {"", "none", "None"};
 constexpr std::string_view kPlainAttention[] = {"global", "local_sliding",
                                                 "chunk", "full"};
-// One activation makes one product into the MLP, and each more another one.
+// Each activation adds one matrix product into the MLP.
 constexpr std::string_view kActivations = "mlp_activations";
 constexpr Structural kStructural[] = {
     {kActivations, {}},
@@ -138,7 +139,7 @@ constexpr Structural kStructural[] = {
     {"dcn_pipeline_parallelism", kAtMostOne},
 };
 
-// A key of the config.json, and the key of MaxText that has its value.
+// A key of the config.json, and the MaxText key with the same value.
 struct Renamed {
   const char* to;
   const char* from;
@@ -216,17 +217,17 @@ constexpr Renamed kGemma4Moe[] = {
 // A decoder block, and the class of transformers with the same tensors.
 struct DecoderBlock {
   std::string_view name;
-  // Which of several of one name: the key that is on, or an integer above 1;
-  // "" for the last of them.
+  // Selects one of several blocks with the same name: a key that must be on
+  // (or, for `num_experts`, above 1); "" for the last of them.
   std::string_view where;
   const char* model_type;
   const char* class_name;
   std::span<const Renamed> keys;
-  // Structural keys that these keys or the class answer, with any value.
+  // Structural keys that `keys` or the class handle, whatever their value.
   std::span<const std::string_view> reads;
-  // Structural keys that the class has switched on, and so must the config.
+  // Structural keys that are always on in the class, so they may be on here.
   std::span<const std::string_view> has;
-  int layers = 1;  // of the class, for each that is counted
+  int layers = 1;  // layers of the class per counted layer
 };
 constexpr std::string_view kExperts[] = {"num_experts"};
 constexpr std::string_view kQkNorm[] = {"use_qk_norm"};
@@ -315,7 +316,7 @@ constexpr DecoderBlock kBlocks[] = {
     {"olmo3", "", "olmo3", "Olmo3ForCausalLM", kGemma, {}, kQkNorm},
 };
 
-// "262_144" is a number in YAML 1.1, which MaxText reads.
+// YAML 1.1, which MaxText reads, also has numbers such as "262_144".
 std::optional<int64_t> integer_of(const Node& node) {
   if (const auto number = node.integer()) return number;
   std::string digits;
@@ -337,7 +338,7 @@ class ConfigWriter {
   ConfigWriter(const MaxtextConfig& config, Diagnostics& diags)
       : config_(config), diags_(diags) {}
 
-  // The config.json; empty with what is wrong reported.
+  // Returns the config.json; nullopt, with errors reported, on failure.
   std::optional<std::string> write() {
     const DecoderBlock* const block = find_block();
     if (block == nullptr || !check_structure(*block)) return std::nullopt;
@@ -365,8 +366,8 @@ class ConfigWriter {
   }
 
  private:
-  // The model's own file comes before the files of the run, as in MaxText,
-  // unless these override it.
+  // Like MaxText, prefers the model's own file to the files of the run, unless
+  // these override it.
   std::optional<Node> find(std::string_view key) const {
     const auto first = config_.layers.front().root().find(key);
     if (first && overrides_model(config_)) return first;
@@ -421,7 +422,7 @@ class ConfigWriter {
     add(key.to, std::string(digits.data(), end.ptr));
   }
 
-  // What a class needs beyond keys that it shares with MaxText.
+  // Adds keys that the class needs and MaxText's config does not have.
   void add_more(const DecoderBlock& block, int64_t layers) {
     if (layers <= 0 || layers > kMaxLayers) return;
     if (block.name == "deepseek") {
@@ -492,7 +493,7 @@ class ConfigWriter {
           (block.name == "deepseek" || block.name == "deepseek4")) {
         continue;
       }
-      // A list has no text, which would pass for the empty one.
+      // The text of a list is empty, which would look like a plain value.
       const bool plain =
           node->is_null() ||
           (node->is_list() ? node->size() == (each.key == kActivations ? 2 : 0)
@@ -531,7 +532,7 @@ bool recognize_model(std::string_view head) {
          (has("model_name:") && has("base_config:"));
 }
 
-// A run's own file may not contradict the model's without saying so.
+// A run's file may not contradict the model's file unless it overrides it.
 bool check_agreement(const MaxtextConfig& config, Diagnostics& diags) {
   const Node own = config.layers.front().root();
   const auto named = find_inherited(config, "model_name");

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// MaxText's configs; docs/formats/logical.md.
+// The dialect `maxtext`: MaxText's configs; see docs/formats/logical.md.
 //
 //   mesh_axes: [data, fsdp, tensor]
 //   logical_axis_rules: [[embed, fsdp], [mlp, [tensor]], [norm, []]]
 //   ici_fsdp_parallelism: -1
 //   dcn_data_parallelism: 2
 //
-// What concerns no mesh is passed over: a config holds hundreds of other keys.
-// As in MaxText, the rules of a later file replace those of the same names, or
-// all with `override_logical_axis_rules`, and so does a custom mesh and rule
-// file, which is one that gives the mesh axes again.
+// A config has hundreds of other keys, so keys that do not concern the mesh are
+// ignored. As in MaxText, the rules of a later file replace those of the same
+// names, or all rules with `override_logical_axis_rules`. A custom mesh and
+// rule file, which sets the mesh axes again, also replaces all rules.
 #include <algorithm>
 #include <array>
 #include <string>
@@ -29,7 +29,7 @@ namespace {
 
 constexpr std::string_view kSuffix = "_parallelism";
 
-// "fsdp" for "ici_fsdp_parallelism"; else empty.
+// Returns "fsdp" for "ici_fsdp_parallelism"; empty for other keys.
 std::string_view parallel_axis(std::string_view key, std::string_view prefix) {
   if (!key.starts_with(prefix) || !key.ends_with(kSuffix) ||
       key.size() <= prefix.size() + kSuffix.size()) {
@@ -58,7 +58,7 @@ bool read_mesh_axes(const Node& node, RuleSet& rules, Diagnostics& diags) {
   return good;
 }
 
-// The sizes of one file, behind those of the files that it overrides.
+// Appends the sizes of one file to those of the files that it overrides.
 bool read_sizes(const Node& map, RuleSet& rules, Diagnostics& diags) {
   bool good = true;
   for (size_t i = 0; i < map.size(); ++i) {
@@ -93,8 +93,8 @@ std::optional<LogicalMerge> merge_of(const Node& root, Diagnostics& diags) {
   return *replaces ? LogicalMerge::ReplaceAll : LogicalMerge::ReplaceNames;
 }
 
-// Of a file and those that it inherits from the nearest counts: lists are not
-// merged. The model's own file, which `model_name` says, is.
+// The nearest of a file and those it inherits from supplies the rules: lists
+// are not merged. The model's own file (`model_name`) is merged.
 bool read_logical(const MaxtextConfig& config, RuleSet& rules,
                   Diagnostics& diags) {
   bool good = true;
@@ -135,8 +135,8 @@ bool read_config(const MaxtextConfig& config, RuleSet& rules,
   if (config.model) {
     good = read_sizes(config.model->root(), rules, diags) && good;
   }
-  // Rules that are merged by name are those of another config's mesh; a mesh
-  // alone may be for rules that follow.
+  // Rules that are merged by name belong to the mesh of another config. A mesh
+  // alone may be meant for rules that follow.
   const bool partial = !axes && *merge == LogicalMerge::ReplaceNames;
   const bool lacks_base = config.missing_base && rules.logical_rules.empty();
   if (partial || lacks_base) rules.overrides = overridden_by(config);
@@ -145,7 +145,7 @@ bool read_config(const MaxtextConfig& config, RuleSet& rules,
   return good && place_sizes(rules.sizes, rules, diags);
 }
 
-// Keys that every config, or one that overrides another, has some of.
+// Every config, even one that overrides another, has some of these keys.
 bool recognize(std::string_view head) {
   constexpr std::array<std::string_view, 12> kKeys = {
       "mesh_axes",     "ici_",         "override_logical_axis_rules",
@@ -183,9 +183,10 @@ const RuleDialect kMaxText = {
     "MaxText's configs: mesh axes, logical axis rules, ici_ and dcn_",
     recognize, read_maxtext_rules, &kMaxTextForm};
 
-// The part of a MaxText configuration that says how a model is sharded: mesh
-// axes, logical axis rules, and how much of each axis is within a slice (ici)
-// and over slices (dcn). Parameters and their axes are MaxText's own.
+// The export target `maxtext`: the part of a MaxText config that determines how
+// a model is sharded. It has the mesh axes, the logical axis rules, and how
+// much of each axis is within a slice (ici) and across slices (dcn). MaxText
+// itself defines the parameters and their axes.
 
 namespace {
 
@@ -200,7 +201,8 @@ std::string list_text(const AxisNames& names) {
   return text + "]";
 }
 
-// MaxText keeps the longest prefix of a dimension's axes that divides it.
+// MaxText shards a dimension over the longest prefix of its axes that divides
+// it.
 bool keeps_prefixes(const ExportInput& input, Diagnostics& diags) {
   if (input.plan.on_indivisible == OnIndivisible::Prefix) return true;
   for (size_t i = 0; i < input.manifest.size(); ++i) {
@@ -234,8 +236,8 @@ bool names_are_given(const RuleSet& rules, Diagnostics& diags) {
   return true;
 }
 
-// How often the axis is repeated over slices; 1 where that is not known to be
-// a part of its size.
+// Returns over how many slices the axis extends; 1 unless that number is known
+// to divide the axis.
 int64_t slices_of(const Axis& axis, const RuleSet& rules) {
   for (const AxisRequest& dcn : rules.dcn_mesh) {
     if (dcn.name == axis.name && dcn.size > 0 && axis.size % dcn.size == 0) {
@@ -260,7 +262,7 @@ std::optional<std::string> write(const ExportInput& input, Diagnostics& diags) {
   for (const Axis& axis : mesh.axes()) {
     axes.push_back(axis.name);
     const int64_t dcn = slices_of(axis, *rules);
-    // MaxText's one axis that is called otherwise than its parallelism.
+    // Only the axis `stage` has a different name than its parallelism.
     const std::string name = axis.name == "stage" ? "pipeline" : axis.name;
     sizes += "ici_" + name +
              "_parallelism: " + std::to_string(axis.size / dcn) + "\n";

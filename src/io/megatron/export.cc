@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The degrees of parallelism at which Megatron-LM places a model as the plan
-// does, as arguments of its training command (docs/formats/export.md).
+// The export target `megatron`: the degrees of parallelism at which Megatron-LM
+// places a model as the plan does, as arguments of its training command
+// (docs/formats/export.md).
 //
 // Source: NVIDIA/Megatron-LM. Ranks are in the order tp-cp-ep-dp-pp, innermost
-// first, and those of experts have no cp (megatron/core/parallel_state.py,
-// initialize_model_parallel). What is cut is that of GPT models with
-// Transformer Engine (megatron/core/models/gpt/gpt_layer_specs.py and
+// first; for experts there is no cp (megatron/core/parallel_state.py,
+// initialize_model_parallel). The sharded dimensions are those of GPT models
+// with Transformer Engine (megatron/core/models/gpt/gpt_layer_specs.py and
 // megatron/core/transformer).
 #include "io/export.h"
 
@@ -32,8 +33,8 @@ constexpr std::string_view kName = "megatron";
 
 enum class Role : uint8_t { Pipeline, Data, Expert, Context, Tensor };
 
-// An axis of another name is that of tensor parallelism, which the parameters
-// then show.
+// An axis of any other name counts as tensor parallelism, which the parameters
+// must then confirm.
 Role role_of_axis(std::string_view axis) {
   constexpr std::array<std::string_view, 4> kExpert = {"ep", "exp", "expert",
                                                        "experts"};
@@ -45,21 +46,21 @@ Role role_of_axis(std::string_view axis) {
   return contains(kContext, axis) ? Role::Context : Role::Tensor;
 }
 
-// The axes of a mesh or view by what they are to Megatron; without a name: of
-// size 1.
+// The axes of a mesh or view by their role in Megatron. An axis without a name
+// has size 1.
 struct Ranks {
   std::string view;
   Axis stages;
-  Axis around;  // tensor parallelism: cp, or ep of experts
+  Axis around;  // around `tensor`: cp, or ep for experts
   Axis tensor;
-  bool stages_inside = false;  // data parallelism
+  bool stages_inside = false;  // within data parallelism
 
   int64_t data(int64_t devices) const {
     return devices / (stages.size * around.size * tensor.size);
   }
 };
 
-// Why they are not in Megatron's order; empty where they are.
+// Returns why the axes are not in Megatron's order; "" if they are.
 std::string order_problem(const Mesh& mesh, Ranks& ranks) {
   const auto apart = [&](const Axis& axis) {
     return mesh.stride(*mesh.find(axis.name));
@@ -123,14 +124,15 @@ std::optional<Ranks> read_ranks(const Mesh& mesh, const std::string& view,
   return std::nullopt;
 }
 
-// Sizes that tensor parallelism cuts, by label, and those that nothing cuts.
+// Labels of dimensions that tensor parallelism shards, and of those never
+// sharded.
 constexpr std::array<std::string_view, 6> kCut = {
     "vocab", kHeadsLabel, kKvHeadsLabel, "mlp", "expert_mlp", "shared_mlp"};
 constexpr std::array<std::string_view, 11> kWhole = {
     "",        "hidden",   "norm",          "router",    "vector",     "q_rank",
     "kv_rank", "head_dim", "packed_inputs", "positions", "token_types"};
-// Packed tensors that Megatron splits one by one: each rank holds a part of
-// each.
+// Parts of packed tensors that Megatron shards separately: each rank has a
+// share of each part.
 constexpr std::array<std::string_view, 5> kParts = {"q", "k", "v", "gate",
                                                     "up"};
 
@@ -152,7 +154,7 @@ bool is_never_cut(const DimKind& dim) {
 
 bool counts_experts(const DimKind& dim) { return dim.axis == kExpertsLabel; }
 
-// Why a parameter is placed otherwise, and what to type.
+// Why Megatron places a parameter differently, and what to type.
 struct Problem {
   std::string why;
   std::string help;
@@ -163,7 +165,7 @@ class Reading {
   Reading(const ExportInput& input, const Ranks& ranks)
       : input_(input), ranks_(ranks) {}
 
-  // What the architecture says; null where none does.
+  // Returns what the architecture knows about a parameter; null if nothing.
   const ParameterKind* kind_of(size_t parameter) const {
     const Manifest& manifest = input_.manifest;
     if (manifest.kinds == nullptr) return nullptr;
@@ -180,7 +182,8 @@ class Reading {
             (kind->size() > 1 && std::ranges::any_of(*kind, counts_experts)));
   }
 
-  // False, with the reasons reported, where parameters are placed otherwise.
+  // Returns false, with the reasons reported, if Megatron places parameters
+  // differently.
   bool agrees(Diagnostics& diags) {
     std::map<std::string, std::pair<std::string, std::vector<size_t>>> found;
     for (size_t i = 0; i < input_.manifest.size(); ++i) {
@@ -200,7 +203,7 @@ class Reading {
   }
 
   std::optional<Ranks> experts;
-  int64_t vocab = 0;  // as stored; 0: no parameter has it
+  int64_t vocab = 0;  // stored size; 0: no parameter has it
 
  private:
   Problem problem_of(size_t parameter) {
@@ -236,7 +239,7 @@ class Reading {
       const std::string which =
           "dimension " +
           (dim.axis.empty() ? std::to_string(i) : "`" + dim.axis + "`");
-      // Multi-token prediction has a column parallel product of two streams.
+      // Multi-token prediction has a column-parallel product of two streams.
       const bool joins =
           dim.axis == "hidden_out" && !kind->back().parts.empty();
       const bool cut = is_cut_by_tensor(dim) || joins;
@@ -315,7 +318,8 @@ class Reading {
   const Ranks& ranks_;
 };
 
-// Megatron trains experts at both degrees only so.
+// Returns whether Megatron requires sequence parallelism: it does to train
+// experts with both expert and tensor parallelism.
 bool needs_sequence_parallel(const Ranks& ranks,
                              const std::optional<Ranks>& experts) {
   return experts && experts->around.size > 1 && ranks.tensor.size > 1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The native manifest: {"parameters": {"path": {"shape": [..], "dtype": ..}}}
+// The format `native`: {"parameters": {"path": {"shape": [..], "dtype": ..}}}
 // and its shorter forms, in JSON, which is streamed, or YAML.
 #include "io/native/manifest.h"
 
@@ -23,8 +23,8 @@
 namespace shardplan {
 namespace {
 
-// JSON begins with a bracket and then a string, or with empty brackets; YAML's
-// flow style mostly does not.
+// Returns whether the text starts like JSON: a bracket and then a string, or
+// empty brackets. YAML's flow style rarely does.
 bool looks_like_json(std::string_view text) {
   const size_t first = text.find_first_not_of("{[ \t\r\n");
   return first > 0 && text.find_first_of("{[") < first &&
@@ -32,7 +32,7 @@ bool looks_like_json(std::string_view text) {
           text[first] == ']' || text[first] == '}');
 }
 
-// Sixteen places of a text at once, on every processor.
+// Sixteen characters of a text, compared at once on every processor.
 using Letters = unsigned char __attribute__((vector_size(16)));
 
 Letters letters_at(const char* text) {
@@ -41,8 +41,8 @@ Letters letters_at(const char* text) {
   return letters;
 }
 
-// Whether a text has the word `parameters`. Many places at a time are held
-// against three of its letters: where all of these stand is looked at.
+// Returns whether a text has the word `parameters`. Compares three of its
+// letters at sixteen positions at once, and searches only if all three match.
 bool has_wrapper_word(std::string_view text) {
   static constexpr std::string_view kWord = "parameters";
   constexpr size_t kMiddle = 4;
@@ -65,12 +65,12 @@ bool has_wrapper_word(std::string_view text) {
   return text.find(kWord, at) != std::string_view::npos;
 }
 
-// How much of a text is read before what was read is let go. A page that comes
-// back costs time, so only large files are.
+// Bytes that are read before the pages that hold them are released. A page that
+// is needed again costs time, so only large files release pages.
 constexpr uint64_t kWindow = uint64_t{32} << 20U;
 
-// Most manifests without a wrapper are recognised by a search alone, without a
-// second pass over their tokens. An escape may hide the word.
+// This search recognises most manifests without a wrapper, and saves a second
+// pass over their tokens. An escape may hide the word.
 bool may_have_wrapper(std::string_view text) {
   return has_wrapper_word(text) || contains(text, "\\u");
 }
@@ -97,7 +97,7 @@ std::optional<Manifest> read_tree(const SourcePtr& source, Diagnostics& diags) {
   return read_native(TokenSource(tokens), wrapped, diags);
 }
 
-// The last format that is tried: what no other format claims, if it is text.
+// Accepts any text that no other format claims; this format is tried last.
 bool recognize(std::string_view head) {
   if (contains(head, '\0')) return false;
   const auto names = {"\"weight_map\"", "\"model_type\"", "\"architectures\"",
@@ -143,7 +143,7 @@ std::optional<int64_t> Facts::*fact_member(std::string_view name) {
   return nullptr;
 }
 
-// "`layers`, `heads`, ..."
+// Returns "`layers`, `heads`, ...".
 std::string known_facts() {
   std::string text;
   for (const FactField& fact : kFactFields) {
@@ -157,8 +157,8 @@ class NativeReader {
   NativeReader(TokenSource tokens, Diagnostics& diags)
       : tokens_(tokens), errors_(diags, "the manifest") {}
 
-  // Empty when something was reported, or when the tokens ended with Error,
-  // which the caller reports.
+  // Returns nullopt when something was reported, or when the tokens ended with
+  // Error, which the caller reports.
   std::optional<Manifest> read(bool wrapped) {
     const Token first = tokens_.next();
     if (const SourceFile* file = tokens_.span().file) {
@@ -197,7 +197,7 @@ class NativeReader {
   bool next_key() { return !errors_.stopped() && tokens_.next() == Token::Key; }
   bool next_item() { return attributes_.next_item(); }
 
-  // Whether a key was there before, which is reported.
+  // Returns whether a key occurs for the second time, and reports it.
   bool is_repeated(const std::string& key, Span where,
                    std::map<std::string, Span>& seen) {
     const auto [first, is_new] = seen.emplace(key, where);
@@ -209,7 +209,7 @@ class NativeReader {
     return true;
   }
 
-  // The path of the node that is read.
+  // The lengths of `name_` and `path_` outside the current node.
   struct Mark {
     size_t name = 0;
     size_t path = 0;
@@ -339,7 +339,7 @@ class NativeReader {
     }
   }
 
-  // Without a wrapper all keys are parameters or groups, but for a few.
+  // Without a wrapper, all but a few keys are parameters or groups.
   void read_top_level() {
     TensorEntry group;
     std::map<std::string, Span> seen;
@@ -379,7 +379,7 @@ class NativeReader {
         {"", "an item of the list", depth_ + 1, where, where, tokens_.token()});
   }
 
-  // A member that is not an attribute; the path is already its own.
+  // Reads a member that is not an attribute; `path_` already includes it.
   void read_child(TensorEntry& parent, Span key) {
     const Token token = tokens_.token();
     if (token == Token::Error) return;
@@ -425,7 +425,7 @@ class NativeReader {
       if (attribute == Attribute::None ||
           (attribute == Attribute::Name && !in_list)) {
         const Mark mark = enter(tokens_.text());
-        // The first child is looked at, should this be a tensor.
+        // The first child is always read, in case this object is a tensor.
         if (!entry.child || !take_known(depth_, name_, key)) {
           tokens_.next();
           read_child(entry, key);
@@ -454,15 +454,15 @@ class NativeReader {
     }
   }
 
-  // Tensors of few types fill a manifest, and one writer spells them alike: an
-  // object whose bytes were read before as that of a tensor is not read again.
+  // An object that was read as a tensor. A manifest has tensors of few types,
+  // written alike, so an object with the same bytes is not parsed again.
   struct Known {
     std::string text;
     size_t depth = 0;
     uint32_t type = 0;
   };
 
-  // The object that was read last, from `begin` on, has added a tensor.
+  // Remembers the object just read, from `begin` on, which added a tensor.
   void remember(const TensorEntry& entry, Span begin) {
     constexpr size_t kLongest = 256;
     constexpr size_t kMost = 8;
@@ -481,9 +481,9 @@ class NativeReader {
     }
   }
 
-  // Behind a key, of an object that would be as deep as `depth`. False where it
-  // is to be read. The path may still be that of the object around it, but
-  // where paths are kept.
+  // Called after a key. Adds the tensor if the value has the bytes of a known
+  // object at `depth`; returns false if the value must be parsed. `path_` may
+  // still be that of the enclosing object, unless paths are recorded.
   bool take_known(size_t depth, std::string_view name, Span where) {
     JsonScanner* scanner = tokens_.scanner();
     if (scanner == nullptr || known_.empty() || (depth != depth_ && nested_)) {
@@ -516,7 +516,7 @@ class NativeReader {
         .fact("shape: " + shape_text(type.shape));
   }
 
-  // What was read is not looked at again, but for mistakes.
+  // Releases text before `where`, which only error messages need again.
   void let_go_before(Span where) {
     if (tokens_.scanner() == nullptr || where.begin - let_go_ < kWindow) return;
     let_go_ = where.begin;
@@ -536,8 +536,8 @@ class NativeReader {
     }
   }
 
-  // Reports members of a parameter that are none of its attributes, and forgets
-  // what was odd below them.
+  // Reports members of a parameter that are not attributes, and drops the
+  // strays below them.
   bool has_wrong_attribute(const TensorEntry& entry) {
     bool found = entry.child.has_value();
     for (size_t i = entry.first_stray; i < strays_.size(); ++i) {
@@ -595,7 +595,7 @@ class NativeReader {
     entries_.push_back({path_, kind, static_cast<uint32_t>(index), where});
   }
 
-  // Until now every tensor stood at the top.
+  // Starts recording paths; until now every tensor was at the top level.
   void become_nested() {
     if (nested_) return;
     nested_ = true;
@@ -617,10 +617,10 @@ class NativeReader {
     }
   }
 
-  // Two flat tensors of one name are found by load_manifest.
+  // load_manifest() finds two flat tensors with the same name.
   bool put_in_order() {
     if (entries_.empty()) return true;
-    if (!nested_) record_all();  // a null may bear the name of a tensor
+    if (!nested_) record_all();  // a null may have a tensor's name
     if (!sort_entries(entries_, errors_.diags())) return false;
     if (nested_) manifest_ = reordered(manifest_, entries_);
     return true;
@@ -632,21 +632,20 @@ class NativeReader {
   Manifest manifest_;
   std::string model_name_;
   Facts facts_;
-  // Scalars where tensors and groups are expected, at most
-  // kMaxErrors.
+  // Scalars in place of tensors and groups, at most kMaxErrors.
   std::vector<Member> strays_;
 
   std::string name_;
   std::string path_;
   size_t depth_ = 0;
-  size_t key_begin_ = 0;  // of the last part within `name_`
+  size_t key_begin_ = 0;  // start of the last part of `name_`
   bool nested_ = false;
-  std::vector<TreeEntry> entries_;  // of a nested tree, and nulls
+  std::vector<TreeEntry> entries_;  // nodes of a nested tree, and nulls
 
   TensorType type_;  // reused
   std::vector<Known> known_;
   size_t next_known_ = 0;
-  uint64_t let_go_ = 0;  // of the text
+  uint64_t let_go_ = 0;  // bytes of the text released so far
 };
 
 }  // namespace

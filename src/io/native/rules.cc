@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Our own rules files:
+// The dialect `yaml`, this program's own rules files:
 //
 //   axes: [dp, fsdp, tp, sp]
 //   mesh: {fsdp: 8, tp: 4}
@@ -65,7 +65,7 @@ bool read_declared_axes(const Node& node, RuleSet& rules, Diagnostics& diags) {
     auto name = read_axis_node(node.item(i), diags);
     good = good && name;
     if (!name) {
-      names.emplace_back();  // keeps places and names in step
+      names.emplace_back();  // keeps `names` aligned with the nodes
       continue;
     }
     const auto [first, is_new] = index_of.try_emplace(*name, names.size());
@@ -81,7 +81,7 @@ bool read_declared_axes(const Node& node, RuleSet& rules, Diagnostics& diags) {
   if (!good) return false;
   AxisNames& all = rules.declared_axes;
   const std::set<AxisName> known(all.begin(), all.end());
-  for (AxisName& name : names) {  // an earlier file may have declared it too
+  for (AxisName& name : names) {  // an earlier file may have declared it
     if (!known.contains(name)) all.push_back(std::move(name));
   }
   return true;
@@ -205,7 +205,7 @@ bool read_root(const Node& root, RuleSet& rules, Diagnostics& diags) {
   return good;
 }
 
-// Any text may be YAML; what is not is said by reading it.
+// Any text may be YAML; reading it reports what is not.
 bool recognize_rules(std::string_view head) { return !contains(head, '\0'); }
 
 bool read_yaml_rules(SourcePtr source, const RuleReading&, RuleSet& rules,
@@ -221,8 +221,9 @@ bool read_yaml_rules(SourcePtr source, const RuleReading&, RuleSet& rules,
 const RuleDialect kYamlRules = {"yaml", "rules, mesh and axes in YAML or JSON",
                                 recognize_rules, read_yaml_rules};
 
-// Our own rules format, as YAML and as JSON; docs/formats/rules.md. JSON has no
-// comments, so it says nothing of where it is from.
+// The export targets `yaml` and `json`: this program's rules format; see
+// docs/formats/rules.md. JSON has no comments, so the text does not name its
+// origin.
 
 namespace {
 
@@ -232,7 +233,7 @@ std::string json_string(std::string_view text) {
   return out;
 }
 
-// The two spellings of one document.
+// The two syntaxes of one document.
 struct Spelling {
   std::string_view target;
   bool is_json = false;
@@ -242,7 +243,7 @@ struct Spelling {
 constexpr Spelling kYaml = {"yaml", false, yaml_string, yaml_word};
 constexpr Spelling kJson = {"json", true, json_string, json_string};
 
-// A key with its value: in one line, or an item per line.
+// A key with its value: on one line, or with one item per line.
 struct Section {
   std::string key;
   std::string line;
@@ -293,7 +294,7 @@ class Writer {
     sections_.push_back({"views", line + "}", {}});
   }
 
-  // `[pattern, spec]` each; a map where a rule says more.
+  // Writes each rule as `[pattern, spec]`, or as a map if it has more parts.
   template <typename Rules>
   void patterns(const std::string& key, const Rules& rules) {
     Section section{key, "[]", {}};

@@ -13,7 +13,7 @@ namespace {
 
 using Token = JsonScanner::Token;
 
-// `name` last: only entries of a list have it.
+// `name` comes last, because only list entries have it.
 const std::array<std::string, 5>& attribute_names() {
   static const std::array<std::string, 5> kNames = {"shape", "dtype", "axes",
                                                     "buffer", "name"};
@@ -207,8 +207,8 @@ bool AttributeReader::axes_fit(const TensorEntry& entry,
 
 namespace {
 
-// Within a part 0 is written 1 1 and 1 is written 1 2, so that the 0 that ends
-// a part sorts before whatever may follow.
+// Within a part, 0 is written as 1 1 and 1 as 1 2, so that the 0 at the end of
+// a part sorts before anything that may follow.
 constexpr char kEnd = '\0';
 constexpr char kEscape = '\1';
 constexpr char kKey = 'k';

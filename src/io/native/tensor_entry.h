@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// TensorEntry: what one object of a native manifest says of a tensor.
+// TensorEntry: what one object of a native manifest states about a tensor.
 //
 //   {"shape": [1024, 256], "dtype": "bf16", "axes": ["vocab", null],
 //    "buffer": true}
 //
-// Whether an object is a tensor is known only at its end, since `shape` may
-// stand anywhere in it; an entry collects what is there until then.
+// `shape` may be anywhere in an object, so only the end of the object shows
+// whether it is a tensor; until then an entry collects what it has read.
 #pragma once
 
 #include <array>
@@ -27,30 +27,30 @@ enum class Attribute : uint8_t { Sizes, Type, Axes, Buffer, Name, None };
 
 Attribute attribute_of(std::string_view key);
 const std::string& attribute_name(Attribute attribute);
-// "a map", "a string", .. of a value's first token.
+// Names the kind of a value from its first token: "a map", "a string", ..
 std::string_view token_kind(JsonScanner::Token token);
 
-// A member of an object that is not an attribute of a parameter. Whether that
-// is an error depends on what the object turns out to be.
+// A member of an object that is not an attribute of a parameter. What the
+// object turns out to be decides whether that is an error.
 struct Member {
   std::string key;
-  std::string name;  // what to call it in a message
-  size_t depth = 0;  // parts of its path
+  std::string name;  // for messages
+  size_t depth = 0;  // number of parts of its path
   Span key_where;
   Span where;
   JsonScanner::Token token = JsonScanner::Token::Null;
 };
 
 struct TensorEntry {
-  std::array<Span, 5> where;  // of each attribute's key; null: absent
+  std::array<Span, 5> where;  // key of each attribute, or null
   std::optional<DType> dtype;
   AxisLabels axes;
   bool buffer = false;
   std::string name;  // in a list
   Span name_where;
-  bool broken = false;          // and that has been reported
-  size_t first_stray = 0;       // of its members, on the reader's stack
-  std::optional<Member> child;  // the first object, list or null
+  bool broken = false;          // an error was reported
+  size_t first_stray = 0;       // index on the reader's stack of members
+  std::optional<Member> child;  // first object, list or null
 
   Span at(Attribute attribute) const {
     return where[static_cast<size_t>(attribute)];
@@ -67,21 +67,21 @@ class AttributeReader {
   AttributeReader(TokenSource& tokens, ErrorLimit& errors)
       : tokens_(tokens), errors_(errors) {}
 
-  // The current token is the value of the attribute whose key is at `key`.
-  // False, with nothing read, when it is not of the attribute's kind.
+  // Reads the attribute whose key is at `key` and whose value is the current
+  // token. Returns false, with nothing read, if the value has the wrong kind.
   bool read(Attribute attribute, Span key, TensorEntry& entry);
-  // A member that is not an attribute of a tensor, of an object that is one.
+  // Reports a member of a tensor that is not an attribute.
   void report(const Member& member);
   void report_kind(std::string_view what, std::string_view expected, Span where,
                    JsonScanner::Token token);
-  // Whether `axes` has an entry per dimension; reported when not.
+  // Returns whether `axes` has an entry per dimension; reports it if not.
   bool axes_fit(const TensorEntry& entry, const std::string& name);
 
-  // The shape read last.
+  // The shape that was read last.
   const Shape& shape() const { return shape_; }
-  // True once any object had an attribute.
+  // Returns whether any object so far had an attribute.
   bool seen_any() const { return seen_any_; }
-  // Items of a list, up to its end or an error.
+  // Moves to the next item of a list; returns false at its end or an error.
   bool next_item();
 
  private:
@@ -100,29 +100,29 @@ class AttributeReader {
 
 // The order of a nested tree: keys sorted per level, lists by position.
 //
-// This is how JAX walks a tree, and it is not the order of the joined names:
-// `a/z` comes before `a-b`, since `a` comes before `a-b`. A path is kept as one
-// string whose bytes sort that way: each part ends with a zero byte, which is
-// escaped within parts.
+// JAX walks a tree in this order, which differs from the order of the joined
+// names: `a/z` comes before `a-b`, since `a` comes before `a-b`. A path is
+// stored as one string whose bytes sort that way: each part ends with a zero
+// byte, and zero bytes within a part are escaped.
 
 void append_key(std::string& path, std::string_view key);
 void append_index(std::string& path, size_t index);
 std::string path_name(std::string_view path);  // parts joined with `/`
 
 struct TreeEntry {
-  // A group is any node that is not a tensor, an empty one too.
+  // A group is any node that is not a tensor, even an empty one.
   enum class Kind : uint8_t { Parameter, Buffer, Group };
 
   std::string path;
   Kind kind = Kind::Group;
-  uint32_t index = 0;  // of the parameter or buffer
+  uint32_t index = 0;  // index of the parameter or buffer
   Span where;
 };
 
-// Sorts by path. False when two entries have the same path (SP003).
+// Sorts by path. Returns false if two entries have the same path (SP003).
 bool sort_entries(std::vector<TreeEntry>& entries, Diagnostics& diags);
 
-// The tensors of `manifest` in the order of the entries.
+// Returns the tensors of `manifest` in the order of the entries.
 Manifest reordered(const Manifest& manifest,
                    const std::vector<TreeEntry>& entries);
 

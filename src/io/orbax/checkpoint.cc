@@ -103,7 +103,7 @@ std::optional<std::string> decode_base64(std::string_view text) {
   return bytes;
 }
 
-// One sharding, from the JSON in its text.
+// Reads one sharding from the JSON in its string.
 class ShardingReader {
  public:
   ShardingReader(std::string_view text, Span outer, RecordedSharding& into)
@@ -126,7 +126,7 @@ class ShardingReader {
     return bind() ? Kind::Known : Kind::Broken;
   }
   const std::string& type() const { return type_; }
-  // Why it is broken.
+  // Returns why it is broken.
   std::string why() const {
     if (!why_.empty()) return why_;
     return problems_.all().empty() ? "" : problems_.all().front().message;
@@ -217,7 +217,8 @@ bool has_metadata(const std::string& path, Host& host) {
   return host.file_info(path_in(path, kOrbaxMetadata, host)).has_value();
 }
 
-// The items in a folder, those that usually have the parameters first.
+// Returns the items in a folder, starting with those that usually have the
+// parameters.
 std::vector<std::string> items_in(const std::string& directory, Host& host) {
   constexpr std::array<std::string_view, 4> kUsual = {"items", "state",
                                                       "default", "params"};
@@ -226,7 +227,8 @@ std::vector<std::string> items_in(const std::string& directory, Host& host) {
   for (const std::string& name : host.list_directory(directory)) {
     const bool usual = contains(kUsual, name);
     const std::string path = path_in(directory, name, host);
-    // A link out of a fence (io/fence.h) may be a file, with nothing below it.
+    // A link out of the fence (io/fence.h) may be a file, with nothing below
+    // it.
     const auto info = usual ? std::nullopt : host.file_info(path);
     if (info && !info->directory) continue;
     if (!has_metadata(path, host)) continue;
@@ -242,7 +244,7 @@ std::vector<std::string> items_in(const std::string& directory, Host& host) {
   return items;
 }
 
-// 300 for `300`, `000300` and `step_300`.
+// Returns 300 for `300`, `000300` and `step_300`.
 std::optional<int64_t> step_number(std::string_view name) {
   const size_t split = name.rfind('_');
   if (split != std::string_view::npos) name.remove_prefix(split + 1);
@@ -390,8 +392,8 @@ std::optional<std::vector<RecordedSharding>> read_orbax_sharding(
   return result;
 }
 
-// The `_sharding` of an Orbax checkpoint: for each array a rule for its name
-// alone, with the spec that it had.
+// The rules of an Orbax checkpoint's `_sharding`: for each array, a rule for
+// exactly its name, with the recorded spec.
 
 namespace {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What Orbax writes beside the arrays of a checkpoint.
+// The files that Orbax writes next to the arrays of a checkpoint.
 //
 //   step/                        or the item itself
 //     items/ | state/ | default/ | params/ | ..
@@ -10,10 +10,11 @@
 // `_METADATA` is JSON: {"tree_metadata": {"('params', 'w')": {"key_metadata":
 // [{"key": "params", "key_type": 2}, ..], "value_metadata": {"value_type":
 // "jax.Array", "skip_deserialize": false, "write_shape": [..]}}}, ..}.
-// `_sharding` is JSON too, from base64 of the dotted name to JSON in a text:
-// {"sharding_type": "NamedSharding", "shape": [..], "axis_names": [..],
-// "partition_spec": [..], ..}. Facts: github.com/google/orbax,
-// checkpoint/orbax/checkpoint/_src/metadata, and what 0.12 writes.
+// `_sharding` is JSON as well. It maps the base64 of a dotted name to a string
+// that is again JSON: {"sharding_type": "NamedSharding", "shape": [..],
+// "axis_names": [..], "partition_spec": [..], ..}. Source:
+// github.com/google/orbax, checkpoint/orbax/checkpoint/_src/metadata, and the
+// output of 0.12.
 #pragma once
 
 #include <optional>
@@ -35,23 +36,23 @@ inline constexpr std::string_view kOrbaxSharding = "_sharding";
 bool is_orbax_metadata(std::string_view head);
 bool is_orbax_sharding(std::string_view head);
 
-// A directory with `_METADATA`, and what was chosen to come to it: "the newest
-// of 3 steps is read, `run/300`; .."; empty where there was no choice.
+// A directory with `_METADATA`, and the choice that led to it: "read the newest
+// of 3 steps ..: `run/300`; .."; empty if there was no choice.
 struct OrbaxItem {
   std::string path;
   std::string remark;
 };
 
-// `directory` itself, an item in it (of several `items`, `state`, `default` or
-// `params` before others), or that of the newest step of a CheckpointManager's
-// root, which has folders `100`, `200` or `step_100`.
+// Finds `directory` itself, an item in it (`items`, `state`, `default` or
+// `params` before others), or the item of the newest step of a
+// CheckpointManager's root, which has folders `100`, `200` or `step_100`.
 std::optional<OrbaxItem> find_orbax_item(const std::string& directory,
                                          Host& host);
 
 // A leaf of the tree.
 struct OrbaxLeaf {
-  std::string name;    // its keys, joined with `/`
-  std::string dotted;  // joined with `.`, as files and `_sharding` have it
+  std::string name;    // the keys, joined with `/`
+  std::string dotted;  // joined with `.`, as in files and `_sharding`
   Span where;
   std::string value_type;  // "jax.Array", "np.ndarray", "scalar", "string", ..
   bool empty = false;      // an empty container: nothing is stored
@@ -63,11 +64,11 @@ struct OrbaxTree {
   bool use_ocdbt = false;
 };
 
-// Each reports what is malformed (SP002) and returns empty.
+// Both return nullopt, with what is malformed reported (SP002), on failure.
 std::optional<OrbaxTree> read_orbax_metadata(const SourcePtr& file,
                                              Diagnostics& diags);
-// Names are dotted. Shardings other than named ones and those of one device
-// are left out with a warning.
+// Names are dotted. Shardings that are neither named nor for one device are
+// left out with a warning.
 std::optional<std::vector<RecordedSharding>> read_orbax_sharding(
     const SourcePtr& file, Diagnostics& diags);
 

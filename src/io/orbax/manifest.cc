@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Orbax checkpoints: names from `_METADATA`, shapes and mesh with the help of
-// `_sharding`, or shapes and dtypes from the arrays' own `.zarray`.
+// The format `orbax`: Orbax checkpoints. Names come from `_METADATA`, shapes
+// and mesh from there and `_sharding`, or shapes and dtypes from the arrays'
+// own `.zarray`.
 #include "io/orbax/manifest.h"
 
 #include <algorithm>
@@ -22,18 +23,18 @@
 namespace shardplan {
 namespace {
 
-// An array as far as it is known.
+// The known facts about an array.
 struct Array {
   const OrbaxLeaf* leaf = nullptr;
   StatePart part = StatePart::Parameter;
   std::optional<DType> dtype;
-  std::vector<Shape> shapes;  // that it may have; empty: unknown
+  std::vector<Shape> shapes;  // possible shapes; empty: unknown
   int64_t replicas = 1;
-  // Where replicas share the writing, several of these are possible.
+  // If replicas share the writing, several of these are possible.
   std::vector<Shape> open = {};
 };
 
-// What keeps the counts of a report, and the first that it is about.
+// The arrays of one report, and the first of them.
 struct Group {
   std::vector<std::string> names;
   std::optional<Array> first;
@@ -44,7 +45,7 @@ struct Group {
   int64_t count() const { return std::ssize(names); }
 };
 
-// No tree of a checkpoint is called so.
+// No tree of a checkpoint has this name.
 constexpr std::string_view kAnywhere = "/";
 
 class CheckpointReader {
@@ -89,7 +90,7 @@ class CheckpointReader {
     }
     Array array{&leaf, state_part(leaf.name), std::nullopt, {}, 1};
     if (leaf.value_type == "scalar") {
-      // A number of Python, not an array.
+      // A Python number, not an array.
       array.part = StatePart::Counter;
       array.shapes = {Shape()};
     }
@@ -103,7 +104,7 @@ class CheckpointReader {
 
   void read_zarr(Array& array) {
     const std::string& name = array.leaf->dotted;
-    // Nothing outside of the checkpoint is read, whatever names say.
+    // Nothing outside the checkpoint is read, whatever the names are.
     if (source_.path == "-" || name == ".." || contains(name, '/')) {
       return;
     }
@@ -139,15 +140,16 @@ class CheckpointReader {
     if (is_open(written, *counts)) array.open = shared_shapes(written, *counts);
   }
 
-  // What an array tells of sizes in the model: surely where replicas shared the
-  // writing, as they do unless told otherwise; likely of an open array's later
-  // dimensions, which are cut only where the first one cannot be.
+  // Records the sizes in the model that an array shows. They are certain if
+  // replicas shared the writing, as they do by default. The later dimensions of
+  // an open array are likely sizes: they are split only if the first one cannot
+  // be.
   void note_sizes(const Array& array) {
     const std::string_view name = array.leaf->name;
     const auto note = [&](int64_t size, bool sure) {
       for (const std::string_view place : {parent_of(name), kAnywhere}) {
         auto& tellers = tellers_[{size, place}][sure ? 1 : 0];
-        // Two that differ are enough: one of them is not like who asks.
+        // Two different arrays suffice: at least one differs from any asker.
         const bool known =
             std::ranges::any_of(tellers, [&](const Array* other) {
               return other->leaf->write_shape == array.leaf->write_shape;
@@ -168,12 +170,12 @@ class CheckpointReader {
     }
   }
 
-  // The tree that a leaf stands in, such as that of a layer.
+  // Returns the tree that contains a leaf, such as the tree of a layer.
   static std::string_view parent_of(std::string_view name) {
     return name.substr(0, std::min(name.find_last_of('/'), name.size()));
   }
 
-  // How surely arrays that are not written alike have that size.
+  // Returns how certain it is that arrays written differently have that size.
   int support(const Array& array, int64_t size) const {
     int most = 0;
     for (const bool beside : {false, true}) {
@@ -192,19 +194,19 @@ class CheckpointReader {
     return most;
   }
 
-  // The shape that is taken; empty where nothing tells which it is.
+  // Returns the shape to use; nullopt if nothing shows which one it is.
   std::optional<Shape> shape_of(const Array& array) const {
     if (array.open.size() < 2) return likeliest(array.shapes, sizes_);
     if (auto told = best_supported(
             array.open, [&](int64_t size) { return support(array, size); })) {
       return told;
     }
-    // Counters are no parameters: what they take is next to nothing.
+    // Counters are not parameters, and their size is negligible.
     if (array.part == StatePart::Counter) return array.shapes.back();
     return std::nullopt;
   }
 
-  // A tree that is all optimizer is taken for what is to be placed.
+  // Treats a tree of nothing but optimizer state as parameters to place.
   void keep_something() {
     for (const Array& array : arrays_) {
       if (array.part == StatePart::Parameter) return;
@@ -291,7 +293,7 @@ class CheckpointReader {
                      [&](const Shape& shape) { return shape_text(shape); });
   }
 
-  // A guess would be read as though it were known.
+  // A guess would be indistinguishable from a known shape.
   void report_open() {
     if (open_.names.empty()) return;
     auto report =
@@ -342,15 +344,15 @@ class CheckpointReader {
   std::vector<RecordedSharding> shardings_;
   std::map<std::string, const RecordedSharding*, std::less<>> sharding_of_;
   std::vector<Array> arrays_;
-  std::set<int64_t> sizes_;  // of arrays whose shape is certain
-  // Who tells of a size, in a tree or anywhere: likely, and surely.
+  std::set<int64_t> sizes_;  // sizes of arrays whose shape is certain
+  // The arrays that show a size in a tree or anywhere: [0] likely, [1] certain.
   std::map<std::pair<int64_t, std::string_view>,
            std::array<std::vector<const Array*>, 2>>
       tellers_;
   Group assumed_;
   Group inferred_;
-  Group open_;            // nothing tells which of several shapes they have
-  bool all_read_ = true;  // what lies beside the metadata
+  Group open_;            // nothing shows which of several shapes they have
+  bool all_read_ = true;  // the files next to the metadata
   Group unsharded_;
   Group unknown_;
   int64_t left_out_ = 0;
@@ -389,7 +391,8 @@ int64_t size_of(const std::vector<AxisRequest>& mesh, const AxisName& name) {
   return 1;
 }
 
-// `part` x `counts`, with dimension `split` cut among the replicas too.
+// Returns `part` x `counts`, where dimension `split` is also split among the
+// replicas.
 std::optional<Shape> whole(Shape part, const ShardCounts& counts,
                            std::optional<size_t> split) {
   for (size_t i = 0; i < part.size(); ++i) {
@@ -401,7 +404,7 @@ std::optional<Shape> whole(Shape part, const ShardCounts& counts,
   return part;
 }
 
-// "<f4", "|b1", "bfloat16": zarr 2 spells NumPy's types.
+// Parses "<f4", "|b1" or "bfloat16": zarr 2 uses NumPy's names.
 std::optional<DType> numpy_dtype(std::string_view text) {
   if (text.size() < 2 ||
       std::string_view("<>|=").find(text[0]) == std::string_view::npos) {
@@ -467,7 +470,7 @@ std::vector<Shape> possible_shapes(const Shape& write_shape,
   };
   const bool is_empty = contains(write_shape, 0);
   if (counts.replicas > 1 && !is_empty) {
-    // A dimension is cut only where no earlier one could be.
+    // A dimension is split only if no earlier one could be.
     for (size_t i = 0; i < write_shape.size(); ++i) {
       add(i);
       if (write_shape[i] % counts.replicas == 0) break;
@@ -487,7 +490,7 @@ std::vector<Shape> shared_shapes(const Shape& write_shape,
   std::vector<Shape> shapes = possible_shapes(write_shape, counts);
   const bool divides = std::ranges::any_of(
       write_shape, [&](int64_t size) { return size % counts.replicas == 0; });
-  // What could have been shared was not written by one replica alone.
+  // If replicas could share the writing, one alone did not write it all.
   if (divides && shapes.size() > 1) shapes.pop_back();
   return shapes;
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The shape of an array from the shape that one process wrote of it.
+// Derives the shape of an array from the shape that one process wrote of it.
 //
-// `write_shape` is the shard's shape where every shard has one replica. Where
-// it has r of them, Orbax lets them share the writing unless told otherwise:
-// the first dimension of the shard that r divides is cut into r parts
-// (replica_slices.py). The same `write_shape` may come of several shapes then:
-// [8, 32] of 8 replicas is [64, 32], or [8, 32] where they were told otherwise;
-// [6] of 8 replicas is [48], or [6], which they could not share.
+// `write_shape` is the shard's shape if every shard has one replica. If a shard
+// has r replicas, Orbax by default lets them share the writing: the first
+// dimension of the shard that r divides is split into r parts
+// (replica_slices.py). Several shapes may then lead to the same `write_shape`.
+// For 8 replicas, [8, 32] comes from [64, 32], or from [8, 32] if they did not
+// share, and [6] comes from [48], or from [6], which they could not share.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,9 @@
 
 namespace shardplan {
 
-// Shards and replicas of an array on its mesh. Empty when the spec has more
-// dimensions than the array or a product exceeds 63 bits.
+// The shards and replicas of an array on its mesh. shard_counts() returns
+// nullopt when the spec has more dimensions than the array or a product exceeds
+// 63 bits.
 struct ShardCounts {
   std::vector<int64_t> per_dim;
   int64_t replicas = 1;
@@ -29,32 +30,32 @@ struct ShardCounts {
 std::optional<ShardCounts> shard_counts(const RecordedSharding& sharding,
                                         size_t rank);
 
-// Every shape that the array may have, the likeliest first; one where there is
-// a single replica. Empty when all exceed 63 bits.
+// Returns every shape that the array may have, the likeliest first; only one if
+// there is a single replica. Empty if all exceed 63 bits.
 std::vector<Shape> possible_shapes(const Shape& write_shape,
                                    const ShardCounts& counts);
 
-// Whether several of the shapes are written so where replicas share the
-// writing: then nothing but other arrays tells which it is.
+// Returns whether several of the shapes have the same `write_shape` if replicas
+// share the writing, so that only other arrays can show which one is right.
 bool is_open(const Shape& write_shape, const ShardCounts& counts);
-// What is written so where replicas share the writing, of possible_shapes().
-// REQUIRES: is_open().
+// Returns those of possible_shapes() that have this `write_shape` if replicas
+// share the writing. REQUIRES: is_open().
 std::vector<Shape> shared_shapes(const Shape& write_shape,
                                  const ShardCounts& counts);
 
-// The one shape whose sizes have more support than those of every other; empty
-// where two have as much.
+// Returns the one shape whose sizes have more support than those of every
+// other; nullopt if two have the same support.
 std::optional<Shape> best_supported(
     const std::vector<Shape>& shapes,
     const std::function<int(int64_t size)>& support);
 
-// The first of the shapes whose sizes other arrays have too, else the first.
-// REQUIRES: there is one.
+// Returns the first of the shapes whose sizes all occur in other arrays, else
+// the first. REQUIRES: `shapes` is not empty.
 const Shape& likeliest(const std::vector<Shape>& shapes,
                        const std::set<int64_t>& known_sizes);
 
-// Shape and dtype from the text of a `.zarray` or a `zarr.json`; empty when it
-// is none, or its dtype is none of ours.
+// Reads shape and dtype from a `.zarray` or a `zarr.json`; nullopt if the text
+// is neither, or the dtype is not supported.
 std::optional<TensorType> zarr_type(const SourcePtr& file);
 
 }  // namespace shardplan

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writing saved plans; plan_reader.cc reads them.
+// Writes saved plans; plan_reader.cc reads them.
 //
 //   {"schema":"shardplan.plan/1",
 //   "model":"config.json",
@@ -12,8 +12,8 @@
 //   ["wte.weight",0]
 //   ]}
 //
-// One placement and one parameter per line, so that plans can be compared and
-// merged as text.
+// Each placement and each parameter has its own line, so that plans can be
+// compared and merged as text.
 #include "io/plan/plan_file.h"
 
 #include <string>
@@ -63,7 +63,7 @@ class PlanWriter {
   std::string out_;
 };
 
-// `,"name":`, or without the comma at the start of a map.
+// Writes `,"name":`, without the comma at the start of a map.
 void PlanWriter::key(std::string_view name) {
   if (out_.empty() || out_.back() != '{') out_ += ',';
   text(name);
@@ -136,7 +136,7 @@ void PlanWriter::facts() {
   out_ += '}';
 }
 
-// Null for a layer of which it is not known.
+// Writes null for a layer whose state is unknown.
 void PlanWriter::state(const LayerStates& state) {
   out_ += '{';
   key("kinds");
@@ -183,7 +183,7 @@ void PlanWriter::kept(const KeptTensor& kept) {
   out_ += '}';
 }
 
-// `[["fsdp",16],["tp",8]]`
+// Writes `[["fsdp",16],["tp",8]]`.
 void PlanWriter::sizes(const std::vector<Axis>& axes) {
   list(axes, [&](const Axis& axis) {
     out_ += '[';

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Saved plans: `*.plan.json`, schema "shardplan.plan/1".
+// The file format of saved plans: `*.plan.json`, schema "shardplan.plan/1".
 //
-// Like a Plan in memory, a file holds each distinct placement once and a number
+// Like a Plan in memory, a file has each distinct placement once and a number
 // per parameter, so the plan of a million tensors is written and read as a
-// stream. Readers accept keys they do not know within version 1 and refuse
-// other versions (SP002).
+// stream. Readers accept unknown keys within version 1 and refuse other
+// versions (SP002).
 #pragma once
 
 #include <array>
@@ -15,20 +15,20 @@
 
 namespace shardplan {
 
-// What the writer and the reader of saved plans agree on.
+// Names shared by the writer and the reader of saved plans.
 
 inline constexpr std::string_view kPlanFamily = "shardplan.plan/";
 inline constexpr std::string_view kPlanSchema = "shardplan.plan/1";
 
-// In the order of FactsFrom.
+// Names in the order of FactsFrom.
 inline constexpr std::array<std::string_view, 4> kFactsFromNames = {
     "none", "inferred", "manifest", "config"};
 
-// `run_as`; a plan that does not say so is run by a compiler.
+// The value of `run_as`; a plan without that key is run by a compiler.
 inline constexpr std::string_view kRunByHooks = "hooks";
 
-// In the order of HookLayout and of ModuleHook::Task; an unknown one is not
-// written.
+// Names in the order of HookLayout and of ModuleHook::Task. A hook with an
+// unknown task is not written, so Unknown has no name.
 inline constexpr std::array<std::string_view, 4> kHookLayoutNames = {
     "as_is", "whole", "last", "tokens"};
 inline constexpr std::array<std::string_view, 6> kHookTaskNames = {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading saved plans. Nothing that can be computed is trusted: specs are
-// checked against shapes and mesh, and sizes are recomputed.
+// Reads saved plans. The reader trusts nothing that it can compute: it checks
+// specs against shapes and the mesh, and recomputes sizes.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -20,8 +20,8 @@ namespace {
 
 using Token = JsonReader::Token;
 
-// Keys may stand in any order (tools sort them), so a first pass finds where
-// the values are, and each is then read in the order of their dependencies.
+// Keys may be in any order (tools sort them), so a first pass finds the values,
+// which are then read in the order of their dependencies.
 class PlanReader {
  public:
   PlanReader(SourcePtr source, Diagnostics& diags)
@@ -64,7 +64,7 @@ class PlanReader {
   std::map<std::string, Span, std::less<>> sections_;
   SavedPlan saved_{
       Manifest(),
-      // The mesh is replaced before anything is placed on it.
+      // read_mesh() replaces this mesh before anything is placed on it.
       {Mesh({{"none", 1}}), OnIndivisible::Drop, true, {}, {}, {}, {}}};
   Plan& plan_ = saved_.plan;
   Manifest& manifest_ = saved_.manifest;
@@ -168,7 +168,7 @@ bool PlanReader::read_state(JsonReader& json) {
     return json.list("`layers`", [&] {
       int64_t kind = 0;
       if (!json.size("a layer's kind", kind)) return false;
-      // Numbers are within the kinds, as is seen below.
+      // A number that is clamped here fails the check below.
       state.layers.push_back(
           static_cast<uint32_t>(std::min<int64_t>(kind, UINT32_MAX)));
       return true;
@@ -384,13 +384,13 @@ bool PlanReader::check_placement(JsonReader& json, Span where,
                           type_text(placement.type) + " exceeds 2^63 bytes");
   }
   for (const Correction& correction : placement.corrections) {
-    // The axis that experts are dealt out over is in no entry of a spec.
+    // The axis over which whole experts are placed is not in the spec.
     const bool deals =
         placement.rule > 0 &&
         !plan_.rules[static_cast<size_t>(placement.rule) - 1].deal.empty();
     if (deals && correction.dim == 0) continue;
     const auto dim = static_cast<size_t>(correction.dim);
-    // They are about an entry, whether or not there is a dimension for it.
+    // These codes concern an entry of the spec, which may be beyond the rank.
     const bool is_of_entry = correction.code == Code::SpecLongerThanRank ||
                              correction.code == Code::SmallParameter ||
                              correction.code == Code::UnplacedLogicalAxis ||
@@ -413,7 +413,7 @@ bool PlanReader::check_placement(JsonReader& json, Span where,
                                    type_text(placement.type) + ": " + reason);
 }
 
-// Dimensions that are stored as declared exist, ascend and only grow.
+// Checks that dimensions stored as declared exist, ascend and only grow.
 bool PlanReader::check_stored(JsonReader& json, Span where,
                               const Placement& placement) {
   int after = -1;
@@ -434,7 +434,7 @@ bool PlanReader::check_stored(JsonReader& json, Span where,
                                    " exceeds 2^63 bytes as stored");
 }
 
-// Why a final spec cannot be, or empty.
+// Returns why a final spec is impossible; empty if it is legal.
 std::string PlanReader::illegal(const Placement& placement) const {
   const std::vector<AxisNames>& dims = placement.spec.dims;
   const Shape shape = stored_shape(placement);
@@ -453,7 +453,7 @@ std::string PlanReader::illegal(const Placement& placement) const {
   return "";
 }
 
-// Why a parameter cannot be dealt out so, or its axes are of several views.
+// Returns why `dealt` is impossible, or that the axes belong to several views.
 std::string PlanReader::illegal_deal(const Placement& placement) const {
   AxisNames axes = axes_in(placement.spec);
   if (placement.dealt) {
@@ -510,7 +510,7 @@ bool PlanReader::read_parameter(JsonReader& json) {
   return true;
 }
 
-// Rules refer to each other by number.
+// Checks the numbers by which rules refer to each other.
 bool PlanReader::check_rules() {
   const auto count = static_cast<int>(plan_.rules.size());
   for (const PlanRule& rule : plan_.rules) {
@@ -525,11 +525,12 @@ bool PlanReader::check_rules() {
   return true;
 }
 
-// The names of what is dealt out say which expert it is of, and so its rank;
-// of experts that are alike, each layer has all.
+// Checks experts that are placed whole: the name of a parameter gives its
+// expert, which determines the rank. Placements without a `rank` stand for
+// identical experts, so all experts must have the same number of parameters.
 bool PlanReader::check_dealt() {
   struct Experts {
-    std::map<int64_t, int64_t> parameters;  // by expert
+    std::map<int64_t, int64_t> parameters;  // parameter count by expert
     size_t first = 0;
   };
   std::map<uint32_t, Experts> alike;  // by placement
@@ -593,7 +594,7 @@ std::optional<SavedPlan> PlanReader::read() {
     return
         [what, &value](JsonReader& json) { return json.string(what, value); };
   };
-  // Each item of a section that is a list.
+  // Reads each item of a section that is a list.
   const auto each = [this](std::string_view what,
                            bool (PlanReader::*item)(JsonReader&)) {
     return [this, what, item](JsonReader& json) {

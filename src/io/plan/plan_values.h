@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The values that a saved plan is made of, read one by one.
+// Reads the values that a saved plan is made of, one by one.
 //
-// Each starts and ends as JsonReader's functions do; false means that the
-// reason has been reported.
+// Each function starts and ends as JsonReader's functions do; false means that
+// the reason has been reported.
 #pragma once
 
 #include <cstdint>
@@ -15,28 +15,29 @@
 
 namespace shardplan {
 
-// A requested spec may hold the name that stands for UNCONSTRAINED.
+// These also accept the name that stands for UNCONSTRAINED, which a requested
+// spec may contain.
 bool read_axis_name(JsonReader& json, std::string_view what, AxisName& axis);
 bool read_axes(JsonReader& json, std::string_view what, AxisNames& axes);
 bool read_spec(JsonReader& json, std::string_view what, PartitionSpec& spec);
-// The same, of names that need not be mesh axes.
+// These read names that need not be mesh axes.
 bool read_names(JsonReader& json, std::string_view what, AxisNames& names);
 bool read_name_spec(JsonReader& json, std::string_view what,
                     PartitionSpec& spec);
-// An integer from 0 to `limit`.
+// Reads an integer from 0 to `limit`.
 bool read_int(JsonReader& json, std::string_view what, int64_t limit,
               int& value);
 bool read_view_name(JsonReader& json, std::string& name);
-// All of it but the axis's size.
+// Reads everything but the size of the axis.
 bool read_dealt(JsonReader& json, Dealt& dealt);
 bool read_rule(JsonReader& json, PlanRule& rule);
 // Appends a correction.
 bool read_correction(JsonReader& json, std::vector<Correction>& corrections);
 // Appends a dimension that is stored as declared.
 bool read_stored_dim(JsonReader& json, std::vector<StoredDim>& stored);
-// A declaration, as it is written.
+// Adds a declaration in the syntax of the flag.
 bool read_declaration(JsonReader& json, Declarations& declarations);
-// The value of key `dtype` or `shape` (SP005 for an unknown dtype).
+// Reads the value of key `dtype` or `shape` (SP005 for an unknown dtype).
 bool read_type_key(JsonReader& json, const std::string& key, TensorType& type,
                    Diagnostics& diags);
 

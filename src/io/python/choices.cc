@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kMaxChoiceDepth = 64;
 
-// On one line, and not long.
+// Joins the text into one line and shortens it.
 std::string brief(std::string_view text) {
   std::string line;
   for (const char c : text) {
@@ -46,7 +46,7 @@ std::string reading_text(const PythonObject& object) {
   return in_backticks(brief(object.where.text()));
 }
 
-// What an answer decides, at one or more places.
+// A name whose answer decides the value at one or more places.
 struct Question {
   std::string name;
   Span where;
@@ -114,8 +114,8 @@ class ChoiceSettler {
     return report.help(problem.help);
   }
 
-  // Only what stands for the object, so that a name with a plain value stays
-  // what it is called.
+  // Copies only the object's own fields, so that a name with a plain value
+  // stays a name.
   static PythonValue plain(const PythonObject& object) {
     return {object.kind, object.text, {}, object.where, ""};
   }
@@ -182,7 +182,7 @@ class ChoiceSettler {
     return is_moe ? moe_spec(result) : result;
   }
 
-  // Sequences of one kind, or strings, one behind the other.
+  // Concatenates sequences of one kind, or strings.
   std::optional<PythonValue> sum(const PythonObject& object, int depth) {
     std::optional<PythonValue> result;
     for (const PythonItem& item : object.items) {
@@ -212,8 +212,8 @@ class ChoiceSettler {
     return result;
   }
 
-  // `A if CONDITION else B`. With no answer A is looked at, for what else it
-  // depends on.
+  // Evaluates `A if CONDITION else B`. Without an answer it evaluates A, to
+  // find the other names that the value depends on.
   std::optional<PythonValue> choice(const PythonObject& object, int depth) {
     const PythonCondition condition = read_python_condition(
         tokens_, object.condition_begin, object.condition_end, answers_);
@@ -272,8 +272,8 @@ class ChoiceSettler {
     return std::nullopt;
   }
 
-  // What EasyDeL 0.2's function of that name returns; its axes are those of
-  // eformer's PartitionAxis.
+  // Returns the spec that EasyDeL 0.2's get_moe_partition_spec returns; its
+  // axes are those of eformer's PartitionAxis.
   static PartitionSpec moe_axes(const MoeArguments& all, bool is_bias,
                                 bool is_view, bool tensors, bool fsdp, bool sp,
                                 bool in_short) {
@@ -355,7 +355,7 @@ class ChoiceSettler {
                       call.where);
   }
 
-  // False where it is not given.
+  // Returns the literal value of an argument; false, the default, if absent.
   static std::optional<bool> fixed(const MoeArguments& all, size_t at) {
     if (!all.given[at]) return false;
     return literal_bool(all.values[at]);
@@ -369,7 +369,7 @@ class ChoiceSettler {
     }
   }
 
-  // True where it is not given, as both are by default.
+  // Returns the value of an argument; true, the default of both, if absent.
   std::optional<bool> argument(const MoeArguments& all, size_t at,
                                const std::string& if_true,
                                const std::string& if_false) {
@@ -409,7 +409,7 @@ class ChoiceSettler {
 }  // namespace
 
 PythonAnswers python_answers(const PythonChoices& choices) {
-  // A module may have many conditions, and names are few.
+  // A module may have many conditions, but few different names.
   const auto known = std::make_shared<std::set<std::string>>(
       choices.questions.begin(), choices.questions.end());
   return [&choices, known](const std::string& name) {

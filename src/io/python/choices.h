@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a table in Python leaves open: conditions, names and known calls.
+// Evaluates the parts of a Python table that the file leaves open: conditions,
+// names and known calls.
 //
-// `X if self.fused else Y` is settled by the answer `fused=true`
-// (RuleReading::answers); `*NAME` and `**NAME` by what they stand for; and
-// EasyDeL's get_moe_partition_spec(..) by what that function returns.
+// `X if self.fused else Y` depends on the answer `fused=true`
+// (RuleReading::answers), `*NAME` and `**NAME` on the value of the name, and
+// EasyDeL's get_moe_partition_spec(..) on what that function returns.
 #pragma once
 
 #include <optional>
@@ -21,15 +22,16 @@ namespace shardplan {
 
 struct PythonChoices {
   const RuleReading& reading;
-  // Every name that something depends on, needed or not.
+  // Every name that something depends on, whether or not it is needed.
   std::vector<std::string>& questions;
 };
 
-// Answers to conditions; each name that is asked for becomes a question.
+// Returns answers to conditions; each name asked for becomes a question.
 PythonAnswers python_answers(const PythonChoices& choices);
 
-// An object as a value, with everything in it settled. Empty, with the reason
-// reported (SP002), when an answer is lacking or something is not followed.
+// Evaluates an object and everything in it to a value. Returns nullopt, with
+// the reason reported (SP002), when an answer is missing or something cannot be
+// evaluated.
 std::optional<PythonValue> settle_python_value(
     const PythonObject& object, std::span<const PythonToken> tokens,
     const PythonChoices& choices, Diagnostics& diags);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A table of rules as EasyLM, EasyDeL and eFormer have it. It names mesh axes
-// only, and declares none: declared axes that the mesh lacks have size 1 and
-// are left out.
+// The export target `python`: a table of rules as in EasyLM, EasyDeL and
+// eFormer. The table names only mesh axes and declares none: declared axes that
+// the mesh lacks have size 1 and are left out.
 #include "io/export.h"
 
 #include <algorithm>
@@ -17,8 +17,8 @@ namespace {
 
 constexpr std::string_view kName = "python";
 
-// Whether the name is a mesh axis, or unknown, with and without what the rules
-// file says about logical and semantic axes.
+// Returns whether the name means a mesh axis, or nothing known, both with and
+// without the logical and semantic axes of the rules file.
 bool is_mesh_axis(const AxisName& name, const RuleSet& rules,
                   const Mesh& mesh) {
   if (!is_axis_name(name) || name == "_") return false;  // "logical:embed"
@@ -57,7 +57,7 @@ std::string why_resolved(const ExportInput& input) {
   return logical ? "logical axes place some parameters" : "";
 }
 
-// Without the declared axes that the mesh lacks; those go to `left_out`.
+// Removes declared axes that the mesh lacks, and adds them to `left_out`.
 PartitionSpec on_mesh(const PartitionSpec& spec, const ExportInput& input,
                       AxisNames& left_out) {
   PartitionSpec result = spec;
@@ -117,8 +117,8 @@ const ExportTarget kPythonTarget = {
     kName, "a table of patterns and PartitionSpecs (EasyLM, EasyDeL, eFormer)",
     write};
 
-// A Python module for JAX: a dict of name to PartitionSpec, and the mesh. It
-// needs nothing of ours.
+// The export target `jax`: a Python module with a dict from names to
+// PartitionSpecs, and the mesh. The module depends only on JAX and NumPy.
 
 namespace {
 
@@ -159,7 +159,7 @@ def named_shardings(devices=None):
     }
 )";
 
-// `(4, 2)`, `(8,)`.
+// Returns `(4, 2)` or `(8,)`.
 std::string sizes_text(const std::vector<Axis>& axes) {
   std::string text = "(";
   for (const Axis& axis : axes) {
@@ -175,8 +175,8 @@ AxisNames names_of(const std::vector<Axis>& axes) {
   return names;
 }
 
-// The views that parameters are placed on, and which of them are on which;
-// empty where none is.
+// Returns the views that parameters are placed on, and the view of each such
+// parameter; empty if there are none.
 std::string views_text(const ExportInput& input) {
   const Plan& plan = input.plan;
   std::string views;
@@ -243,8 +243,9 @@ const ExportTarget kJaxTarget = {
     kJaxName, "a Python module: a PartitionSpec per parameter, and the mesh",
     write_jax, ExportViews::Views};
 
-// Logical axis rules of flax, and the logical axes of the parameters. JAX
-// refuses what does not divide, so such a plan cannot be said.
+// The export target `flax`: logical axis rules of flax, and the logical axes of
+// the parameters. JAX rejects axes that do not divide a dimension, so a plan
+// that drops such axes cannot be expressed.
 
 namespace {
 
@@ -254,7 +255,7 @@ std::string label_text(const std::optional<std::string>& label) {
   return label ? python_string(*label) : "None";
 }
 
-// `("embed", None)`, `("embed",)`, `()`.
+// Returns `("embed", None)`, `("embed",)` or `()`.
 std::string labels_text(const AxisLabels& labels) {
   std::string text = "(";
   for (const auto& label : labels) {

@@ -18,8 +18,8 @@ bool is_spec_call(std::span<const PythonToken> tokens, size_t at) {
           tokens[at].is("P"));
 }
 
-// `None, *v`, `*(None,) + v`, `*((None,) + tuple(v))`, `*[None] + list(v)`:
-// None once, in front of one value.
+// Returns whether the arguments are `None, *v`, `*(None,) + v`, `*((None,) +
+// tuple(v))` or `*[None] + list(v)`: one None in front of one value.
 bool pads_left(std::span<const PythonToken> tokens, size_t begin, size_t end) {
   int nones = 0;
   int values = 0;
@@ -42,8 +42,8 @@ bool pads_left(std::span<const PythonToken> tokens, size_t begin, size_t end) {
   return nones == 1 && values == 1;
 }
 
-// Whether a call of PartitionSpec makes a spec of another one, with more
-// dimensions.
+// Returns whether a PartitionSpec call builds a spec with more dimensions out
+// of another spec.
 bool changes_rank(std::span<const PythonToken> tokens, size_t begin,
                   size_t end) {
   bool has_none = false;
@@ -57,7 +57,7 @@ bool changes_rank(std::span<const PythonToken> tokens, size_t begin,
   return has_none && has_star;
 }
 
-// The statements around a token, outermost first; the last one has it.
+// Finds the statements around a token, outermost first.
 void find_around(const std::vector<PythonStatement>& statements, size_t at,
                  std::vector<const PythonStatement*>& around) {
   for (const PythonStatement& statement : statements) {
@@ -116,8 +116,8 @@ class PaddingFinder {
     return false;
   }
 
-  // What decides whether a spec is padded: `if` around it, and an `if` behind
-  // the call.
+  // Reads the conditions of the padding: each `if` statement around the call,
+  // and an `if` expression after it.
   bool conditions(const std::vector<const PythonStatement*>& around, size_t at,
                   size_t end, PythonPadding& found, bool& is_off) {
     for (const PythonStatement* statement : around) {
@@ -133,7 +133,7 @@ class PaddingFinder {
       }
     }
     if (around.empty()) return true;
-    // `P(..) if v is not None else None) if any(..) else v`
+    // This reads `P(..) if v is not None else None) if any(..) else v`.
     const size_t last = around.back()->end;
     for (size_t i = end + 1; i < last; ++i) {
       if (!tokens_[i].is("if")) continue;
@@ -149,8 +149,8 @@ class PaddingFinder {
     return true;
   }
 
-  // `_match(rule, key)`, `re.search(rule, name) is not None`: every rule that
-  // is found has that.
+  // Recognises `_match(rule, key)` and `re.search(rule, name) is not None`,
+  // which hold for every rule that matches.
   bool is_match(size_t begin, size_t end) const {
     size_t at = begin;
     while (at + 2 < end && tokens_[at + 1].is(".")) at += 2;
@@ -171,7 +171,7 @@ class PaddingFinder {
     const auto is_text = [&](size_t at) {
       return at < end && tokens_[at].kind == PythonTokenKind::String;
     };
-    // Specs alone are padded, not None.
+    // Such a condition only excludes None, which is never padded.
     const bool is_kind = is(begin, "isinstance") && past_[begin + 1] == end;
     const bool is_there = end == begin + 4 && is(begin + 1, "is") &&
                           is(begin + 2, "not") && is(begin + 3, "None");
@@ -218,7 +218,7 @@ class PaddingFinder {
   Span where_;
 };
 
-// Whether a pattern for one part may be found in this text; in doubt it may.
+// Returns whether a pattern of one part may match this text; true if unsure.
 bool may_match(std::string_view pattern, std::string_view text) {
   constexpr std::string_view kSpecial = "\\.^$*+?{}[]()|";
   if (pattern.size() > 2 && pattern.front() == '(' && pattern.back() == ')') {
@@ -235,7 +235,7 @@ bool may_match(std::string_view pattern, std::string_view text) {
   if (contains(pattern, '|')) return true;
   size_t special = pattern.find_first_of(kSpecial);
   if (special == std::string_view::npos) return pattern == text;
-  // What may be repeated not at all is no beginning.
+  // A character that `*`, `?` or `{` follows may be absent.
   if (special > 0 && std::string_view("*?{").find(pattern[special]) !=
                          std::string_view::npos) {
     --special;
@@ -264,14 +264,14 @@ bool add_padded_rules(const PythonPadding& padding,
   part += ")";
   std::vector<Rule> all;
   for (size_t i = 0; i < rules.size(); ++i) {
-    // The rules of segments say None for what is not padded.
+    // Rules with segment patterns write None for a spec that is not padded.
     const bool is_none = rules[i].spec_where.text() == "None";
     if (is_none) {
       all.push_back(std::move(rules[i]));
       continue;
     }
     Rule padded = rules[i];
-    padded.shipped = true;  // one of two for the same rule may match nothing
+    padded.shipped = true;  // one of the two rules may match nothing
     padded.spec.dims.insert(padded.spec.dims.begin(), AxisNames());
     padded.dim_where.insert(padded.dim_where.begin(), padded.spec_where);
     if (padding.parts.empty()) {
@@ -297,7 +297,7 @@ bool add_padded_rules(const PythonPadding& padding,
           .help("write two rules, with and without the leading dimension");
       return false;
     }
-    // The window without its beginning and end, `(?:^|/)` and `(?:/|$)`.
+    // Cuts `(?:^|/)` from the start of the window and `(?:/|$)` from its end.
     const std::string middle = window->substr(7, window->size() - 14);
     padded.pattern = "(?:^|/)" + part + "/(?:.*/)?" + middle +
                      "(?:/|$)|(?:^|/)" + middle + "/(?:.*/)?" + part +

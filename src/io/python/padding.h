@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Specs that code gives another dimension after they were matched.
+// Finds code that adds a dimension to specs after they were matched.
 //
 //   if "layer_stack" in path:                               grok-1
 //     spec = PartitionSpec(None, *spec)
 //   if use_scan:                                            dalle-mini
 //     {k: P(*(None,) + v) if any(x in k for x in ["Layers"]) else v ..}
 //
-// Layers that are scanned are stacked in front, and that dimension stays whole.
+// Scanned layers are stacked along a new first dimension, which stays
+// unsharded.
 #pragma once
 
 #include <optional>
@@ -22,24 +23,26 @@
 namespace shardplan {
 
 struct PythonPadding {
-  // Names of which one is a whole part of a path whose spec is padded; none:
-  // all specs are.
+  // A spec is padded if one of these names is a whole part of its path. If
+  // there are no names, all specs are padded.
   std::vector<std::string> parts;
   Span where;
 };
 
-// What a file does with specs outside of its tables, `tables` being their first
-// tokens. Empty in `padding` where it does nothing, or where an answer says so.
-// False, with the reason reported (SP002), where it is not followed.
+// Finds what a file does with specs outside its tables; `tables` are the
+// tables' first tokens. Leaves `padding` empty if the file pads nothing, or an
+// answer turns the padding off. Returns false, with the reason reported
+// (SP002), if the code cannot be followed.
 bool find_python_padding(std::span<const PythonToken> tokens,
                          std::span<const size_t> tables,
                          const PythonAnswers& answers,
                          std::optional<PythonPadding>& padding,
                          Diagnostics& diags);
 
-// Puts a rule with the padded spec before each rule that has one. `segments`:
-// per rule, its patterns by parts of a path; empty for one of the whole name.
-// False, with the reason reported, where a pattern cannot say it.
+// Adds a rule with the padded spec before each rule whose spec is padded.
+// `segments` has, per rule, the patterns of the parts of a path; empty for a
+// pattern of the whole name. Returns false, with the reason reported, if a
+// pattern cannot express this.
 bool add_padded_rules(const PythonPadding& padding,
                       std::span<const std::vector<std::string>> segments,
                       std::vector<Rule>& rules, Diagnostics& diags);

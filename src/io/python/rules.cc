@@ -18,18 +18,18 @@
 namespace shardplan {
 namespace {
 
-// Rewrites one part's pattern so that nothing in it is found in a `/`.
+// Rewrites the pattern of one path part so that nothing in it matches a `/`.
 class SegmentWriter {
  public:
   explicit SegmentWriter(std::string_view pattern) : in_(pattern) {}
 
-  // Empty when `why` is filled.
+  // Returns nullopt if it fills in `why`.
   std::optional<std::string> run(std::string& why) {
     std::vector<std::string> branches;
     int depth = 0;
     bool anchored = false;
     const auto end_branch = [&](bool is_last) {
-      // Only the last branch has the `$` that is put behind the whole.
+      // The appended `$` anchors only the last branch.
       if (!is_last && !anchored) out_ += "[^/]*";
       branches.push_back(std::exchange(out_, ""));
       anchored = false;
@@ -67,7 +67,8 @@ class SegmentWriter {
   }
 
  private:
-  // `^` begins a branch, `$` ends one; elsewhere they stay for the part alone.
+  // Drops `^` at the start of a branch and `$` at its end. Elsewhere they
+  // cannot be expressed, because they apply to the part alone.
   void anchor(char c, int depth, bool& anchored) {
     const bool begins = out_.empty();
     const bool ends = at_ + 1 == in_.size() || in_[at_ + 1] == '|';
@@ -134,7 +135,7 @@ class SegmentWriter {
     return false;
   }
 
-  // A `/`, or a range around it.
+  // Returns whether the class contains `/`, itself or within a range.
   bool holds_slash() const {
     if (in_[at_] == '/') return true;
     return in_[at_] == '-' && at_ > 0 && at_ + 1 < in_.size() &&
@@ -184,12 +185,12 @@ bool is_keystr_pattern(std::string_view pattern) {
 
 std::optional<std::string> pattern_of_keystr(std::string_view pattern) {
   std::string path(pattern);
-  // `.*` around the whole is found in anything.
+  // A leading or trailing `.*` does not change what a search finds.
   if (path.starts_with(".*\\['")) path.erase(0, 2);
   if (path.ends_with("'\\].*")) path.erase(path.size() - 2);
   replace_all(path, "'\\]\\['", "/");
   replace_all(path, "'\\].*\\['", "/(?:.*/)?");
-  // `'\]$` is the end of a name, `^\['` its beginning.
+  // `'\]$` marks the end of a name, `^\['` its beginning.
   replace_all(path, "'\\]$", "$");
   replace_all(path, "^\\['", "^");
   if (path.starts_with(kOpen)) {
@@ -198,7 +199,7 @@ std::optional<std::string> pattern_of_keystr(std::string_view pattern) {
   if (path.ends_with(kClose)) {
     path.replace(path.size() - kClose.size(), kClose.size(), "(?:/|$)");
   }
-  // A bracket or a quote that is left would look for itself.
+  // A remaining bracket or quote would match itself, which no path has.
   if (contains(path, "\\[") || contains(path, "\\]") || contains(path, '\'')) {
     return std::nullopt;
   }
@@ -211,8 +212,9 @@ bool is_sequence(const PythonValue& value) {
   return value.kind == PythonKind::Tuple || value.kind == PythonKind::List;
 }
 
-// Names of modules and parameters, which nobody gives to a logical axis. Those
-// that both may have (`mlp`, `heads`, `embed`, `norm`) tell nothing.
+// Returns whether this is a name of modules and parameters that no logical axis
+// has. Names that both may have (`mlp`, `heads`, `embed`, `norm`) decide
+// nothing.
 bool is_parameter_name(std::string_view name) {
   static constexpr std::string_view kNames =
       "weight kernel bias embedding embeddings embed_tokens wte wpe lm_head "
@@ -223,10 +225,11 @@ bool is_parameter_name(std::string_view name) {
   return is_module || has_word(kNames, name);
 }
 
-// Whether pairs of plain names and several axes are patterns with specs, each
-// axis for a dimension, and not logical axes: a spec leaves dimensions whole
-// (None), and patterns name parameters. Only of logical axes a name has several
-// rules, the later ones for where the axes of the first are taken.
+// Returns whether pairs of plain names and several axes are patterns with
+// specs, one axis per dimension, rather than logical axis rules. They are if a
+// spec leaves a dimension unsharded (None), or if some name is a parameter's
+// and no name repeats. Only a logical axis has several rules; later ones apply
+// when the axes of the first are taken.
 bool are_specs_of_names(const PythonValue& table) {
   bool names_parameter = false;
   bool has_axes = false;
@@ -274,7 +277,8 @@ class RuleReader {
     return good;
   }
 
-  // Per rule, the patterns of its parts; empty for one of the whole name.
+  // Per rule, the patterns of the path parts; empty for a pattern of the whole
+  // name.
   const std::vector<std::vector<std::string>>& segments() const {
     return segments_;
   }
@@ -299,7 +303,7 @@ class RuleReader {
     Rule rule;
     rule.where = value.items[0].where;
     const bool has_pattern = pattern(value.items[0], rule);
-    // The rules of segments say None for what is replicated.
+    // Rules with segment patterns write None for a replicated parameter.
     const bool is_replicated =
         is_sequence(value.items[0]) && value.items[1].kind == PythonKind::None;
     rule.spec_where = value.items[1].where;
@@ -314,7 +318,7 @@ class RuleReader {
     return true;
   }
 
-  // ("fsdp", None, ("sp", "tp")) in place of a PartitionSpec.
+  // Reads ("fsdp", None, ("sp", "tp")) in place of a PartitionSpec.
   bool spec_of_tuple(const PythonValue& value, Rule& rule) {
     for (const PythonValue& item : value.items) {
       auto axes = read_python_axes(item, diags_);
@@ -394,7 +398,7 @@ class RuleReader {
   Diagnostics& diags_;
   bool keystr_ = false;
   bool any_call_ = false;           // some spec is a PartitionSpec, not a tuple
-  std::vector<std::string> parts_;  // of the rule that is read
+  std::vector<std::string> parts_;  // parts of the current rule
   std::vector<std::vector<std::string>> segments_;
 };
 
@@ -408,7 +412,7 @@ bool uses_semantic_axes(const RuleSet& rules) {
   });
 }
 
-// `PartitionAxis(..)`, the first that is called.
+// Reads the first call of `PartitionAxis(..)`.
 bool read_partition_axis(std::span<const PythonToken> tokens, RuleSet& rules,
                          Diagnostics& diags) {
   for (size_t i = 0; i + 1 < tokens.size(); ++i) {
@@ -426,8 +430,8 @@ bool read_partition_axis(std::span<const PythonToken> tokens, RuleSet& rules,
   return true;
 }
 
-// EasyDeL's meshes have all the axes that semantic axes stand for, some of
-// size 1.
+// EasyDeL's meshes have all axes that semantic axes resolve to, some with size
+// 1.
 void declare_axes(RuleSet& rules) {
   const PartitionAxis axis =
       rules.partition_axis.value_or(default_partition_axis());
@@ -490,7 +494,8 @@ bool read_python_rules(const SourcePtr& source, const RuleReading& reading,
   return true;
 }
 
-// Python source with a table of rules; docs/formats/python.md.
+// The dialect `python`: Python source with a table of rules; see
+// docs/formats/python.md.
 
 namespace {
 
@@ -499,7 +504,7 @@ bool read(SourcePtr source, const RuleReading& how, RuleSet& rules,
   return read_python_rules(source, how, rules, diags);
 }
 
-// What is called in the place of a spec, `PS` of `PS("tp", None)`.
+// Returns the name that is called to make a spec: `PS` for `PS("tp", None)`.
 std::string spec_maker(const RuleSet& rules) {
   for (const Rule& rule : rules.rules) {
     if (rule.shipped || rule.spec_where.file == nullptr) continue;
@@ -511,7 +516,7 @@ std::string spec_maker(const RuleSet& rules) {
   return "PartitionSpec";
 }
 
-// The parts of a path that stand at its end, as patterns of parts.
+// Writes the last parts of a path as a tuple of segment patterns.
 std::string window_text(std::string_view name) {
   AxisNames parts;
   while (!name.empty() && parts.size() < 2) {
@@ -525,7 +530,7 @@ std::string window_text(std::string_view name) {
   return parts.empty() ? "" : python_names(parts);
 }
 
-// A pair as the table has them.
+// Writes the rule as a pair, in the style of the table.
 std::optional<std::string> written_pair(const RuleSet& rules,
                                         const WantedRule& wanted) {
   const auto sample = std::ranges::find_if(rules.rules, [](const Rule& rule) {
@@ -561,16 +566,16 @@ const RuleDialect kPythonRules = {
     "python", "tuples in Python source: EasyDeL, EasyLM, JAXSeq, grok-1, flax",
     looks_like_python_rules, read, &kPythonForm};
 
-// A list of logical axis rules alone, in JSON or YAML:
+// The dialect `flax`: a bare list of logical axis rules, in JSON or YAML.
 //
 //   [["batch", "data"], ["embed", ["fsdp", "sp"]], ["mlp", null]]
 //
-// In Python it is a table of the dialect `python`.
+// In Python, such a list is a table of the dialect `python`.
 
 namespace {
 
-// Pairs are also how rules of patterns are written; only a second item that is
-// no spec tells that these are none.
+// Returns whether this is a logical axis rule. Pattern rules are also pairs, so
+// the second item must be something that cannot be a spec.
 bool is_pair_of_axes(const Node& node) {
   if (!node.is_list() || node.size() != 2) return false;
   const Node second = node.item(1);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Patterns that other matchers look for in the parts of a path, as patterns to
-// search a whole name for.
+// Reads tables of rules from Python source. Some programs match patterns
+// against the parts of a path; such patterns are translated to ones that are
+// searched in the whole name.
 #pragma once
 
 #include <optional>
@@ -15,27 +16,31 @@
 
 namespace shardplan {
 
-// What cannot be said by searching the whole name.
+// Why a pattern cannot be expressed as a search in the whole name.
 struct SegmentProblem {
   size_t segment = 0;
   std::string why;
 };
 
-// The HF example, grok-1, dalle-mini: a tuple of patterns, each of which, with
-// `$` behind it, re.match finds in one of consecutive parts of the path.
-// Empty, with `problem` filled, when there is no such pattern.
+// Translates the patterns of the HF example, grok-1 and dalle-mini: a tuple of
+// patterns for consecutive parts of the path, each of which re.match must match
+// with `$` appended. Returns nullopt, with `problem` filled in, if there is no
+// equivalent pattern.
 std::optional<std::string> pattern_of_segments(
     std::span<const std::string> segments, SegmentProblem& problem);
 
-// Whether a text can only be a pattern: no logical axis has such characters.
+// Returns whether a text can only be a pattern, because it has characters that
+// no logical axis has.
 bool is_python_pattern(std::string_view text);
 
-// JAXSeq searches jax.tree_util.keystr's text, `['h']['0']['attn']`.
+// Returns whether JAXSeq's pattern is for the text of jax.tree_util.keystr,
+// `['h']['0']['attn']`.
 bool is_keystr_pattern(std::string_view pattern);
-// The same for a path, `h/0/attn`; empty when it cannot be said.
+// Translates such a pattern for a path, `h/0/attn`; nullopt if it cannot be
+// expressed.
 std::optional<std::string> pattern_of_keystr(std::string_view pattern);
 
-// Rules as Python code has them, alone, behind a `return` or an assignment, or
+// Rules in Python code: on their own, after a `return` or an assignment, or
 // anywhere in a whole module. Nothing is executed: a table consists of
 // literals.
 //
@@ -46,14 +51,14 @@ std::optional<std::string> pattern_of_keystr(std::string_view pattern);
 //   ((re.escape("['wte']['embedding']"), P("mp")), ..)         JAXSeq
 //   (("batch", "data"), ("embed", ("fsdp", "sp")), ("mlp", None))  flax, t5x
 //
-// `PartitionSpec`, `PS` and `P` are read, with or without the modules in front.
-// A PartitionAxis(..) of the same file gives the semantic axes.
+// `PartitionSpec`, `PS` and `P` may be qualified with a module. A
+// PartitionAxis(..) in the same file defines the semantic axes.
 
-// Whether a text is Python, be there such a table or not.
+// Returns whether a text is Python, even without such a table.
 bool looks_like_python_rules(std::string_view text);
 
-// Appends what the table named `table`, or the only one, holds. False, with
-// the reason reported.
+// Appends the rules of the table named `table`, or of the only one. Returns
+// false, with the reason reported, on failure.
 bool read_python_rules(const SourcePtr& source, const RuleReading& reading,
                        RuleSet& rules, Diagnostics& diags);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Specs, axes and PartitionAxis, for io/python/tables.h.
+// Implements the readers of specs, axes and PartitionAxis of
+// io/python/tables.h.
 #include <string>
 #include <string_view>
 #include <utility>
@@ -19,12 +20,12 @@ std::nullopt_t refuse(Span where, std::string message, std::string help,
       .help(std::move(help));
 }
 
-// `pmag.resolve(ColumnWise)`
+// Recognises `pmag.resolve(ColumnWise)`.
 bool is_resolve(const PythonValue& value) {
   return value.kind == PythonKind::Call && value.text.ends_with(".resolve");
 }
 
-// A name that stands for a spec, alone or as the argument of `resolve`.
+// Reads the name of a preset, alone or as the argument of `resolve`.
 bool read_preset(const PythonValue& value, Rule& rule, Diagnostics& diags) {
   const ShardingPreset* preset =
       value.kind == PythonKind::Name

@@ -27,14 +27,14 @@ bool is_text(const PythonToken& token) {
          token.kind == PythonTokenKind::Formatted;
 }
 
-// `re.escape("..")`
+// Recognises `re.escape("..")`.
 bool is_call_of_text(std::span<const PythonToken> tokens, size_t at) {
   return at + 4 < tokens.size() && tokens[at].is("re") &&
          tokens[at + 2].is("escape") && tokens[at + 3].is("(") &&
          is_text(tokens[at + 4]);
 }
 
-// `"".join((`
+// Recognises `"".join((`.
 bool is_join(std::span<const PythonToken> tokens, size_t at) {
   return at + 3 < tokens.size() && is_text(tokens[at]) &&
          tokens[at + 1].is(".") && tokens[at + 2].is("join");
@@ -49,8 +49,8 @@ size_t past_bracket(std::span<const PythonToken> tokens, size_t at) {
   return tokens.size();
 }
 
-// Of pairs without a call or name as their second part: rules where some first
-// part can only be a pattern.
+// Returns the kind of a table whose pairs have no call or name as their second
+// part: Rules if some first part can only be a pattern.
 PythonTable::Kind kind_of_pairs(std::span<const PythonToken> tokens,
                                 size_t at) {
   bool has_pattern = false;
@@ -65,7 +65,7 @@ PythonTable::Kind kind_of_pairs(std::span<const PythonToken> tokens,
       is_pattern = is_pattern || is_python_pattern(tokens[second++].text);
     }
     if (second + 1 >= tokens.size() || !tokens[second].is(",")) continue;
-    // ('.*', 'fsdp(axis="data")') of big_vision.
+    // big_vision has ('.*', 'fsdp(axis="data")').
     const PythonToken& value = tokens[second + 1];
     const bool is_call = contains(value.text, '(');
     if (is_text(value) && (is_pattern || is_call)) {
@@ -76,8 +76,8 @@ PythonTable::Kind kind_of_pairs(std::span<const PythonToken> tokens,
   return has_pattern ? PythonTable::Kind::Rules : PythonTable::Kind::Logical;
 }
 
-// What begins here: `((` or `[(` and so on, then a string, or a tuple of
-// strings, and a comma.
+// Returns the kind of the table that begins here, or nullopt. A table begins
+// with `((`, `[(` and so on, then a string or a tuple of strings, and a comma.
 std::optional<PythonTable::Kind> table_at(std::span<const PythonToken> tokens,
                                           size_t at) {
   if (at + 3 >= tokens.size() || !opens(tokens[at]) || !opens(tokens[at + 1])) {
@@ -92,7 +92,7 @@ std::optional<PythonTable::Kind> table_at(std::span<const PythonToken> tokens,
   }
   size_t text = at + 2;
   if (opens(tokens[text]) && is_text(tokens[text + 1])) {
-    // Patterns of parts, and a spec; lists of names have names there.
+    // A tuple of patterns is followed by a spec; in a list of names, by a name.
     size_t end = text + 1;
     while (is_text(tokens[end]) || tokens[end].is(",")) ++end;
     const bool is_name = end + 2 < tokens.size() && closes(tokens[end]) &&
@@ -116,7 +116,7 @@ std::optional<PythonTable::Kind> table_at(std::span<const PythonToken> tokens,
   return kind_of_pairs(tokens, at);
 }
 
-// The name that a statement assigns to: `a.b: T = (` gives "a.b".
+// Returns the name that a statement assigns to: "a.b" for `a.b: T = (`.
 std::string assigned_name(std::span<const PythonToken> tokens, size_t equals) {
   size_t first = equals;
   while (first > 0 && !tokens[first].starts_line) --first;
@@ -142,19 +142,21 @@ std::string line_of(const PythonToken& token) {
   return std::to_string(token.where.file->position(token.where.begin).line);
 }
 
-// What may be meant: a name, the result of a function, or a literal alone.
+// A table that may be meant: a name, the result of a function, or a bare
+// literal.
 struct Candidate {
   std::string name;
-  size_t literal = 0;  // its first token
+  size_t literal = 0;  // first token
   const PythonObject* value = nullptr;
 };
 
-// `LlamaConfig.rules` is also `rules`, where that is plain.
+// Returns whether `name` means `full`; `LlamaConfig.rules` may be called
+// `rules`.
 bool is_called(std::string_view full, std::string_view name) {
   return full == name || full.ends_with("." + std::string(name));
 }
 
-// Not joined to another table by what is not followed.
+// Reports a table that an operator joins to something that is not evaluated.
 bool stands_alone(std::span<const PythonToken> tokens, size_t begin,
                   Diagnostics& diags) {
   const auto joins = [](const PythonToken& token) {
@@ -175,8 +177,8 @@ bool stands_alone(std::span<const PythonToken> tokens, size_t begin,
   return false;
 }
 
-// Whether all rules of one table are in another, in their order, as far as
-// both are written out.
+// Returns whether all rules of `part` are in `whole`, in the same order, as far
+// as both are written out.
 bool has_rules_of(const PythonObject& whole, const PythonObject& part) {
   if (!whole.is_sequence() || !part.is_sequence()) return true;
   size_t at = 0;
@@ -188,9 +190,10 @@ bool has_rules_of(const PythonObject& whole, const PythonObject& part) {
   return at == part.items.size();
 }
 
-// What was made of another one, after it had its rules, stands for both.
+// Drops a binding if a later one, made after the last change of the first, has
+// all of its rules and so stands for both.
 std::vector<PythonBinding> without_parts(std::vector<PythonBinding> all) {
-  constexpr size_t kMost = 2000;  // beyond which all are shown
+  constexpr size_t kMost = 2000;  // beyond this, all are shown
   if (all.size() > kMost) return all;
   std::vector<PythonBinding> kept;
   for (const PythonBinding& part : all) {
@@ -216,8 +219,9 @@ class TableChooser {
     }
   }
 
-  // By name: of what has that name in the end, or of a literal, which is then
-  // reached whatever conditions say. Empty where `forced` is to be made.
+  // Returns the final bindings of that name. If there are none, the caller
+  // looks for a literal of that name, and reaches it whatever the conditions
+  // are (`forced`).
   std::vector<Candidate> named(PythonProgram& program,
                                const std::string& name) const {
     std::vector<Candidate> found;
@@ -263,7 +267,7 @@ class TableChooser {
     return found;
   }
 
-  // The one that a literal is in, however it is reached.
+  // Returns the table that contains a literal, however it is reached.
   Candidate of_literal(PythonProgram& forced, const Table& table) const {
     std::vector<PythonBinding> with;
     for (PythonBinding& binding : forced.bindings()) {
@@ -314,8 +318,8 @@ class TableChooser {
             binding.value};
   }
 
-  // A literal that is in nothing that has a name by now, or what its name
-  // stands for instead.
+  // Returns the value that the name of a literal has now, or the literal itself
+  // if no name refers to it.
   const PythonObject* alone(PythonProgram& program, const Table& table) const {
     const bool is_assigned = table.at > 0 && tokens_[table.at - 1].is("=");
     const std::string name = table.name.substr(0, table.name.find('#'));
@@ -324,7 +328,7 @@ class TableChooser {
     return now != nullptr ? now : program.literal(table.at);
   }
 
-  // Candidates of one name have those of their literals, which are numbered.
+  // Gives candidates of the same name the numbered names of their literals.
   void name_apart(std::vector<Candidate>& found) const {
     std::map<std::string, int> count;
     for (const Candidate& each : found) ++count[each.name];
@@ -342,8 +346,8 @@ class TableChooser {
   std::map<size_t, size_t> tokens_at_;
 };
 
-// What functions with `rules` in their names return, as far as it fits a line,
-// so that a reader sees why none of it is a table.
+// Shows what functions with `rules` in their names return, one line each, so
+// that a reader sees why none of it is a table.
 std::vector<std::string> returned_texts(const SourceFile& source,
                                         std::span<const PythonToken> tokens) {
   std::vector<std::string> texts;
@@ -368,7 +372,7 @@ std::vector<std::string> returned_texts(const SourceFile& source,
   return texts;
 }
 
-// Names that are assigned to, or defined, at the margin.
+// Returns the names that are assigned or defined in the first column.
 std::vector<std::string> module_names(std::span<const PythonToken> tokens) {
   std::vector<std::string> names;
   for (size_t i = 0; i + 1 < tokens.size(); ++i) {
@@ -390,9 +394,10 @@ bool has_text(std::string_view name, std::string_view word) {
   return lower_case(name).find(word) != std::string::npos;
 }
 
-// Pairs of names are logical axis rules where their variable says so, or some
-// name has None or several axes, or nothing else is in the file: a module may
-// have lists of axes for other things.
+// Drops tables of names that are probably not logical axis rules, since a
+// module may have lists of axes for other purposes. Pairs of names count as
+// rules if their variable's name says so, if some name has None or several
+// axes, or if the file has nothing else.
 void leave_out_lists(std::span<const PythonToken> tokens,
                      std::vector<Table>& tables) {
   int64_t others = 0;
@@ -416,7 +421,7 @@ void leave_out_lists(std::span<const PythonToken> tokens,
   });
 }
 
-// `config.sharding_strategy = [('.*', 'fsdp(axis="data")')]`
+// Refuses `config.sharding_strategy = [('.*', 'fsdp(axis="data")')]`.
 bool refuse_strategy(std::span<const PythonToken> tokens,
                      const std::vector<Table>& tables,
                      const std::optional<std::string>& name,
@@ -475,7 +480,7 @@ std::vector<PythonTable> find_python_tables(
         i + 1 < tokens.size() && tokens[i + 1].kind == PythonTokenKind::Name;
     if (tokens[i].is("class") && has_name) type = tokens[i + 1].text;
     if (tokens[i].is("def") && has_name) {
-      // A function at the margin belongs to no class.
+      // A function in the first column belongs to no class.
       const bool at_margin =
           tokens[i].where.file->position(tokens[i].where.begin).column == 1;
       if (at_margin) type.clear();
@@ -521,7 +526,8 @@ std::optional<PythonValue> read_python_table(const SourceFile& source,
   const TableChooser chooser(tokens, tables, diags);
   std::vector<Candidate> found =
       name ? chooser.named(program, *name) : chooser.all(program);
-  // By the name of a literal, or the only one, in a branch that is not taken.
+  // Falls back to a literal of that name, or the only one, in a branch that is
+  // not executed.
   if (found.size() != 1 && (name || found.empty())) {
     const auto by_name = chooser.literals_named(name);
     if (by_name.size() == 1) {

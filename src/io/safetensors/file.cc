@@ -18,7 +18,8 @@
 
 namespace shardplan {
 
-// safetensors: one file, or every *.safetensors of a directory without index.
+// The format `safetensors`: one file, or every *.safetensors in a directory
+// without an index.
 
 namespace {
 
@@ -43,7 +44,7 @@ std::optional<Manifest> read(const ManifestSource& source, Host& host,
     return read_directory(source.directory, host, diags);
   }
   auto size = std::ssize(source.file->text());
-  // Of a file only the header has been read; pipes have no size.
+  // Only the header of a file has been read; pipes have no size.
   const auto info =
       source.path == "-" ? std::nullopt : host.file_info(source.path);
   if (info) size = std::max(size, info->size);
@@ -66,12 +67,13 @@ const ManifestFormat kSafetensors = {
 
 namespace {
 
-// One safetensors file, whole. It stays where it is: `numbers` looks into it.
+// One whole safetensors file. It must not move, because `numbers` points into
+// it.
 struct OpenFile {
   SourcePtr source;
   Manifest manifest;
   SafetensorsHeader header;
-  std::unordered_map<std::string_view, size_t> numbers = {};  // of all tensors
+  std::unordered_map<std::string_view, size_t> numbers = {};  // by name
 };
 using OpenFilePtr = std::unique_ptr<OpenFile>;
 
@@ -92,7 +94,7 @@ OpenFilePtr open_file(const std::string& path, Host& host, Diagnostics& diags) {
   return file;
 }
 
-// Null data where the file ends before it.
+// Returns a tensor whose data is null if the file ends before its data.
 StoredTensor tensor_at(const OpenFile& file, size_t number) {
   const TensorType& type = file.manifest.any_type(number);
   StoredTensor tensor{type.dtype, type.shape};
@@ -119,8 +121,8 @@ class WeightReader {
   std::optional<StoredTensors> read();
 
  private:
-  // The file that the manifest has a tensor from; null when it cannot be
-  // read, which is reported once.
+  // Returns the file that a tensor of the manifest is from; null when it cannot
+  // be read, which is reported once.
   const OpenFile* file_of(Span where);
   void add(size_t number, const OpenFile& file);
   bool report_problems();
@@ -195,7 +197,7 @@ std::optional<StoredTensors> open_weights(const std::string& path,
                                           const Manifest& manifest, Host& host,
                                           Diagnostics& diags) {
   const bool from_pipe = path == "-";
-  // Of an index without its shards the shapes come from a config.
+  // The shapes of an index without shards come from a config, not a file.
   const bool placed = manifest.size() == 0 || manifest.where(0).file != nullptr;
   if (!holds_safetensors(manifest) || from_pipe || !placed) {
     return diags
@@ -210,7 +212,7 @@ std::optional<StoredTensors> open_weights(const std::string& path,
 std::optional<StoredTensors> find_weights(const std::string& path,
                                           const Manifest& manifest,
                                           Host& host) {
-  // A pipe can be read only once, by whoever needs it.
+  // A pipe can be read only once, so it is left to the reader that needs it.
   const std::optional<FileInfo> info = host.file_info(path);
   if (!info || (!info->directory && info->size == 0)) return std::nullopt;
   Diagnostics ignored;

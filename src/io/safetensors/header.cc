@@ -26,11 +26,11 @@ namespace {
 constexpr size_t kLengthBytes = 8;
 constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
 
-// What a repository holds instead of a large file until it is fetched.
+// A repository has this in place of a large file that was not fetched.
 constexpr std::string_view kLfsPointer = "version https://git-lfs";
 constexpr int64_t kLfsPointerBytes = 512;
 
-// N, or the largest integer when N is larger.
+// Returns N, or the largest integer when N is larger.
 int64_t header_length(std::string_view head) {
   uint64_t length = 0;
   for (size_t i = kLengthBytes; i-- > 0;) {
@@ -40,7 +40,8 @@ int64_t header_length(std::string_view head) {
       std::min(length, static_cast<uint64_t>(kUnlimited)));
 }
 
-// A file's header, so that places count from its first character.
+// The header of a file as Bytes of its own, so that spans count from its first
+// character.
 class HeaderBytes : public Bytes {
  public:
   HeaderBytes(SourcePtr file, size_t length)
@@ -57,20 +58,20 @@ class HeaderBytes : public Bytes {
   size_t length_;
 };
 
-// Places within a header take 32 bits, since one is kept per tensor.
+// Positions within a header have 32 bits, since each tensor stores two.
 static_assert(kMaxSafetensorsHeader <= UINT32_MAX);
 struct DataRange {
   int64_t begin = 0;
   int64_t end = 0;
-  // The name in quotes, as the header spells it.
+  // The range of the name in quotes, as written in the header.
   uint32_t name_begin = 0;
   uint32_t name_end = 0;
 };
 
-// How much of a header is read before what was read is let go.
+// Bytes of a header that are read before the pages that hold them are released.
 constexpr uint64_t kWindow = uint64_t{4} << 20;
 
-// A tensor's entry as far as it has been read.
+// The part of a tensor's entry that has been read.
 struct TensorEntry {
   bool has_dtype = false, has_shape = false, has_offsets = false;
   std::string dtype;
@@ -79,7 +80,7 @@ struct TensorEntry {
   std::vector<int64_t> offsets;
   bool has_unknown_key = false;
 
-  // Keeps what was allocated for another one.
+  // Clears the entry, but not its allocated memory.
   void clear() {
     has_dtype = has_shape = has_offsets = has_unknown_key = false;
     shape.clear();
@@ -87,11 +88,12 @@ struct TensorEntry {
   }
 };
 
-// Tensors of few types fill a header, and one writer spells them alike: of an
-// entry that begins as one that was read before only the offsets are read.
+// The start of an entry that was read before. A header has tensors of few
+// types, written alike, so only the offsets of an entry with the same start are
+// parsed.
 struct KnownEntry {
   std::string begin;  // `{"dtype":"F32","shape":[2,3],"data_offsets":[`
-  uint32_t type = 0;  // number
+  uint32_t type = 0;  // number of the type
   int64_t bytes = 0;
 };
 
@@ -99,12 +101,12 @@ struct KnownEntry {
 struct KnownOffsets {
   int64_t begin = 0;
   int64_t end = 0;
-  size_t length = 0;  // of the text; 0: it is anything else
+  size_t length = 0;  // length of the text; 0 if it has another form
 };
 
-// Whether eight bytes are digits, and their number, all at once: the first is
-// the lowest byte of a word, in which neighbours are put together into numbers
-// below 100, these into numbers below 10,000.
+// Parses eight digits at once; returns false if not all of the bytes are
+// digits. The first digit is the lowest byte of a word. Neighbouring digits are
+// combined into numbers below 100, and these into numbers below 10,000.
 bool take_eight(const char* digits, uint64_t& value) {
   uint64_t word = 0;
   std::memcpy(&word, digits, sizeof word);
@@ -117,8 +119,8 @@ bool take_eight(const char* digits, uint64_t& value) {
   return true;
 }
 
-// A whole number as JSON spells it that surely fits 63 bits; negative where
-// there is none.
+// Parses a JSON integer that certainly fits 63 bits; returns a negative number
+// for any other text.
 int64_t take_number(std::string_view text, size_t& at) {
   constexpr size_t kAlwaysFits = 18;  // digits
   const char* const begin = text.data() + at;
@@ -176,7 +178,7 @@ class HeaderReader {
   bool read();
   // REQUIRES: read().
   int64_t data_bytes() const { return data_bytes_; }
-  // Per parameter, then per buffer.
+  // Returns the begin offsets per parameter, then per buffer.
   std::vector<int64_t> take_begins() {
     begins_.insert(begins_.end(), buffer_begins_.begin(), buffer_begins_.end());
     return std::move(begins_);
@@ -191,8 +193,8 @@ class HeaderReader {
   bool take_known();
   void remember(Span entry);
   void let_go_before(Span where);
-  // Adds a tensor whose entry is complete.
-  // False where there is something to report.
+  // Adds a tensor whose entry is complete. Returns whether it was added as a
+  // parameter, without any error.
   bool add(const std::string& name, Span where);
   bool check_length(const DataRange& range, const TensorType& type, Span where);
   void check_ranges();
@@ -208,7 +210,7 @@ class HeaderReader {
 
   SourcePtr header_;
   Diagnostics& diags_;
-  JsonScanner scanner_;  // of the header, entry by entry
+  JsonScanner scanner_;  // the header, entry by entry
   Manifest& manifest_;
   TensorEntry tensor_;  // reused
   TensorType type_;     // reused
@@ -219,10 +221,10 @@ class HeaderReader {
   std::vector<DataRange> ranges_;
   std::vector<int64_t> begins_;  // per parameter
   std::vector<int64_t> buffer_begins_;
-  bool ranges_complete_ = true;  // every tensor has one
+  bool ranges_complete_ = true;  // every tensor has a range
   bool has_metadata_ = false;
   int64_t data_bytes_ = 0;
-  uint64_t let_go_ = 0;  // of the header
+  uint64_t let_go_ = 0;  // bytes of the header released so far
   int errors_ = 0;
   Span unknown_key_;
   int64_t unknown_keys_ = 0;
@@ -240,7 +242,7 @@ bool HeaderReader::read() {
   return errors_ == 0;
 }
 
-// False where something has ended the reading.
+// Returns false if an error ended the reading.
 bool HeaderReader::read_entries() {
   using Token = JsonScanner::Token;
   scanner_.next();  // the `{` that check_frame() has seen
@@ -339,8 +341,9 @@ bool HeaderReader::read_tensor_key(const std::string& key, Span where,
   return json.skip();
 }
 
-// Behind a key. False where the value is to be read as a whole, also where
-// something is wrong with it.
+// Called after a key. Adds the tensor if its entry starts like a known one;
+// returns false if the value must be parsed as a whole, even to report an
+// error.
 bool HeaderReader::take_known() {
   if (known_.empty() || scanner_.text() == "__metadata__") return false;
   const std::string_view ahead = scanner_.ahead();
@@ -366,7 +369,7 @@ bool HeaderReader::take_known() {
   return false;
 }
 
-// The entry that was read last and has added a tensor.
+// Remembers the start of the last entry, which added a tensor.
 void HeaderReader::remember(Span entry) {
   constexpr uint64_t kLongest = 256;
   constexpr size_t kMost = 16;
@@ -397,7 +400,7 @@ std::optional<DType> HeaderReader::dtype_of(const std::string& text) {
   if (text != last_dtype_text_) {
     last_dtype_text_ = text;
     last_dtype_ = find_dtype(text);
-    // Blocks are GGUF's.
+    // Only GGUF has block types.
     if (last_dtype_ && dtype_block(*last_dtype_).elements > 1) {
       last_dtype_.reset();
     }
@@ -450,7 +453,8 @@ bool HeaderReader::check_length(const DataRange& range, const TensorType& type,
   return false;
 }
 
-// Sorted by place, each tensor must begin where the one before ends.
+// Checks that each tensor, sorted by offset, begins where the previous one
+// ends.
 void HeaderReader::check_ranges() {
   const auto is_before = [](const DataRange& a, const DataRange& b) {
     return std::tuple(a.begin, a.end, a.name_begin) <
@@ -500,7 +504,7 @@ void HeaderReader::note_unknown_keys() {
                 : count_text(unknown_keys_) + " such entries were ignored");
 }
 
-// Whether the file can have a header, as its length and first bytes tell.
+// Returns whether the length and the first bytes of a file allow a header.
 bool check_frame(const SourceFile& file, int64_t file_size,
                  Diagnostics& diags) {
   const std::string_view text = file.text();
@@ -544,7 +548,7 @@ bool check_frame(const SourceFile& file, int64_t file_size,
 }  // namespace
 
 bool is_safetensors(std::string_view head) {
-  // A length below 2^48: texts have no zero bytes there.
+  // The length is below 2^48; a text has no zero bytes there.
   return head.size() > kLengthBytes && head[6] == '\0' && head[7] == '\0' &&
          head[kLengthBytes] == '{';
 }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// model.safetensors.index.json: which shard holds which tensor.
+// The format `safetensors-index`: model.safetensors.index.json, which maps each
+// tensor to its shard.
 //
 //   {"metadata": {"total_size": 24}, "weight_map": {"wte.weight":
 //   "a.safetensors"}}
 //
-// It has no shapes: those come from the shards beside it or, when none is
-// there, from a config.json, of which `total_size` is then the check.
+// An index has no shapes. They come from the shards in the same folder or, if
+// there are none, from a config.json, which `total_size` then confirms.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -30,12 +31,12 @@ namespace shardplan {
 namespace {
 
 struct ShardFile {
-  std::string name;  // as the index spells it
-  Span where;        // its first mention
+  std::string name;  // spelled as in the index
+  Span where;        // first mention
 };
 
 struct IndexEntry {
-  std::string_view name;  // of the index's text, or of `respelt`
+  std::string_view name;  // points into the index's text or `respelt`
   uint32_t shard = 0;
   Span where;
 };
@@ -49,7 +50,7 @@ struct Index {
   Span weight_map_where;
 };
 
-// Shards are read from the index's own folder only.
+// Shards are read only from the index's own folder.
 bool stays_inside(std::string_view shard) {
   return !shard.empty() && shard.front() != '/' && !contains(shard, '\\') &&
          !contains(shard, ':') && !contains(shard, '\0') &&
@@ -75,7 +76,7 @@ class IndexReader {
   JsonReader json_;
   Index index_;
   std::unordered_map<std::string, uint32_t> shard_numbers_;
-  // In quotes, as they are spelled.
+  // Quoted shard names as the index spells them.
   std::unordered_map<std::string_view, uint32_t> spelt_;
   std::pair<std::string_view, uint32_t> last_spelt_;
   std::string shard_;  // reused
@@ -124,7 +125,7 @@ bool IndexReader::read_key(const std::string& key, Span where) {
   return json_.skip();
 }
 
-// The value of a number spelled as a float that is a whole number of bytes.
+// Returns the value of a float that is a whole number of bytes.
 std::optional<int64_t> whole_number(std::string_view text) {
   constexpr double kExact = 9007199254740992.0;  // 2^53
   double value = 0;
@@ -137,7 +138,7 @@ std::optional<int64_t> whole_number(std::string_view text) {
   return static_cast<int64_t>(value);
 }
 
-// Some writers spell it as a float.
+// Some writers spell the size as a float.
 bool IndexReader::read_total_size() {
   int64_t size = 0;
   const bool is_float =
@@ -154,8 +155,8 @@ bool IndexReader::read_total_size() {
   return true;
 }
 
-// Names of shards differ in a number that is always as long, so the value is
-// mostly one that has been read before and as long as the last one.
+// The names of shards differ in a number of fixed width. So most values have
+// been read before, and are as long as the previous one.
 bool IndexReader::take_known(std::string_view name, Span where) {
   const std::string_view quoted =
       json_.ahead().substr(0, last_spelt_.first.size());
@@ -217,13 +218,13 @@ bool check_names(const Index& index, Diagnostics& diags) {
   return true;
 }
 
-// The tensors of a shard by name, asked for mostly in the order that it has.
+// Finds the tensors of a shard by name, mostly in the order of the shard.
 class ShardNames {
  public:
   ShardNames(const Manifest& manifest, const Shard& shard)
       : manifest_(&manifest), shard_(&shard) {}
 
-  // The number of a tensor in the manifest; empty where there is none.
+  // Returns the number of a tensor in the manifest; nullopt if there is none.
   std::optional<size_t> find(std::string_view name) {
     const size_t count = shard_->parameters + shard_->buffers;
     if (next_ == count || manifest_->any_name(number(next_)) != name) {
@@ -267,8 +268,8 @@ void report_lacking(const std::vector<const IndexEntry*>& entries,
       .parameters(names);
 }
 
-// Puts the tensors of the shards into the order of the index, and behind them
-// those that no entry names, in the shards' order.
+// Sorts the tensors of the shards into the order of the index. Tensors that no
+// entry names follow in the order of the shards.
 bool arrange(const Index& index, const std::vector<Shard>& shards,
              Manifest& manifest, Diagnostics& diags) {
   std::vector<ShardNames> names;
@@ -289,8 +290,8 @@ bool arrange(const Index& index, const std::vector<Shard>& shards,
     used[*number] = true;
   }
   const bool all_used = order.size() == manifest.any_size();
-  // If every tensor is used exactly once, the only names that can still be
-  // equal are in two shards; check_distinct finds those for all formats.
+  // If every tensor is used exactly once, equal names can only be in two
+  // shards; check_distinct() finds those for all formats.
   const bool once_each = lacking.empty() && all_used && !twice;
   if (!once_each &&
       !(check_names(index, diags) && check_distinct(manifest, diags))) {
@@ -354,7 +355,7 @@ std::optional<Manifest> read_with_shards(const ManifestSource& source,
   return manifest;
 }
 
-// Where the names that the config implies are not those of the index.
+// The names that are only in the index, or only implied by the config.
 struct NameDifference {
   std::vector<std::string> only_index, only_config;
   bool all_differ = true;  // no name is in both
@@ -383,7 +384,7 @@ NameDifference difference_of(const Index& index, const Manifest& manifest) {
   return result;
 }
 
-// The manifest without the tensors that the index does not name.
+// Drops the tensors with these names.
 void drop_tensors(const std::vector<std::string>& names, Manifest& manifest) {
   const std::set<std::string_view> dropped(names.begin(), names.end());
   std::vector<Manifest::Kept> rest;
@@ -394,8 +395,9 @@ void drop_tensors(const std::vector<std::string>& names, Manifest& manifest) {
   manifest.keep(rest);
 }
 
-// Buffers that earlier versions of transformers saved and no config implies:
-// causal masks, positions. Without a shard only their names tell.
+// Returns whether this is a buffer that earlier versions of transformers saved
+// and no config implies: causal masks, positions. Without a shard only the name
+// shows this.
 bool is_called_buffer(std::string_view name) {
   constexpr std::string_view kEnds[] = {".attn.bias",
                                         ".attn.masked_bias",
@@ -410,8 +412,8 @@ bool is_called_buffer(std::string_view name) {
                      [&](std::string_view end) { return name.ends_with(end); });
 }
 
-// Takes these from the names that only the index has; the manifest remarks on
-// them.
+// Removes such buffers from the names that only the index has, and adds a
+// remark about them.
 void set_buffers_apart(std::vector<std::string>& only_index,
                        Manifest& manifest) {
   const auto first = std::stable_partition(
@@ -426,10 +428,10 @@ void set_buffers_apart(std::vector<std::string>& only_index,
   only_index.erase(first, only_index.end());
 }
 
-// What the index and the config beside it both name is read. What the index
-// alone names has no shape and is left out, which a warning says; what the
-// config alone implies is not in the checkpoint, which the total size must
-// confirm.
+// Reduces the manifest to the tensors that both the index and the config name.
+// A tensor that only the index names has no shape; a warning reports that it is
+// left out. A tensor that only the config implies is not in the checkpoint; the
+// total size must confirm that.
 bool settle_names(const Index& index, Manifest& manifest, Diagnostics& diags) {
   NameDifference names = difference_of(index, manifest);
   set_buffers_apart(names.only_index, manifest);
@@ -488,7 +490,7 @@ bool settle_names(const Index& index, Manifest& manifest, Diagnostics& diags) {
   return true;
 }
 
-// "bf16 for 291 tensors, f32 for 2"
+// Returns "bf16 for 291 tensors, f32 for 2".
 std::string assumed_dtypes(const Manifest& manifest) {
   std::map<DType, int64_t> counts;
   for (size_t i = 0; i < manifest.size(); ++i) ++counts[manifest.type(i).dtype];
@@ -511,7 +513,7 @@ bool check_implied_size(const Index& index, Manifest& manifest,
   }
   const std::optional<int64_t> bytes = tensor_bytes(manifest);
   if (bytes == index.total_size) return true;
-  // The size of tensors that the index alone names is not known.
+  // The size of tensors that only the index names is unknown.
   const bool has_more = index.entries.size() > manifest.any_size();
   if (has_more && bytes && *bytes < *index.total_size) return true;
   auto report = diags.error(
@@ -529,8 +531,8 @@ bool check_implied_size(const Index& index, Manifest& manifest,
   return false;
 }
 
-// Rotary frequencies, which transformers before 4.32 saved and no config
-// implies: buffers of half a head, whose dtype the total size tells.
+// Adds rotary frequencies, which transformers before 4.32 saved and no config
+// implies. They are buffers of half a head; the total size shows their dtype.
 bool add_frequencies(const Index& index, Manifest& manifest) {
   constexpr std::string_view kFrequencies = ".rotary_emb.inv_freq";
   std::vector<const IndexEntry*> entries;
@@ -650,7 +652,8 @@ std::optional<Manifest> read_index(const ManifestSource& source, Host& host,
   return std::nullopt;
 }
 
-// Sorted keys put a long `weight_map` last, so either key tells.
+// The key `weight_map` is in the head: at most the short `metadata` precedes
+// it.
 bool recognize(std::string_view head) {
   const size_t first = head.find_first_not_of(" \t\r\n");
   if (first == std::string_view::npos || head[first] != '{') return false;

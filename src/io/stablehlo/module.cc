@@ -33,10 +33,10 @@ class Reader {
  private:
   struct Function {
     std::string name;
-    uint64_t arguments = 0;  // behind the opening bracket
+    uint64_t arguments = 0;  // position after the opening bracket
   };
 
-  // What a parser reports counts here.
+  // Runs a parser and forwards its reports to `errors_`.
   template <typename Parse>
   auto reported(Parse parse) {
     Diagnostics found;
@@ -52,8 +52,8 @@ class Reader {
     return result;
   }
 
-  // The same of a text that an attribute holds; what it gives is placed where
-  // the attribute is.
+  // Parses a text within an attribute; its errors are reported at the
+  // attribute.
   template <typename Parse>
   auto parsed_inside(std::string_view text, Span where, Parse parse) {
     const SourceFile inner(source_.name(), unescaped(text));
@@ -67,7 +67,7 @@ class Reader {
     return result;
   }
 
-  // XLA escapes the quotes of such texts once more.
+  // XLA escapes the quotes in such texts a second time.
   static std::string unescaped(std::string_view text) {
     std::string plain;
     for (size_t i = 0; i < text.size(); ++i) {
@@ -84,7 +84,7 @@ class Reader {
     }
   }
 
-  // Meshes, public functions and names of locations may stand anywhere.
+  // Meshes, public functions and names of locations may be anywhere.
   void scan() {
     for (MlirCursor cursor(source_); !cursor.done() && !errors_.stopped();) {
       const char c = cursor.peek();
@@ -108,7 +108,8 @@ class Reader {
     }
   }
 
-  // `#loc3 = loc("params['w']")`; places in files have a colon behind the text.
+  // Reads `#loc3 = loc("params['w']")`. File locations have a colon after the
+  // text.
   void location_alias(MlirCursor& cursor) {
     cursor.skip_one();
     const std::string name(cursor.word());
@@ -135,8 +136,8 @@ class Reader {
     if (mesh) add_mesh(*name, *std::move(mesh), cursor.span_from(begin));
   }
 
-  // `xla.sdy.meshes = "{mesh = #sdy.mesh<[..]>}"`, as JAX exported them before
-  // Shardy had a stable form.
+  // Reads `xla.sdy.meshes = "{mesh = #sdy.mesh<[..]>}"`, which JAX exported
+  // before Shardy had a stable form.
   void exported_meshes(MlirCursor& cursor) {
     const uint64_t begin = cursor.at();
     const auto text = cursor.string();
@@ -235,7 +236,7 @@ class Reader {
     }
   }
 
-  // False when what follows cannot be found.
+  // Returns false if the next argument cannot be found.
   bool argument(MlirCursor& cursor) {
     StableHloArgument argument;
     const uint64_t begin = cursor.at();
@@ -263,7 +264,7 @@ class Reader {
     if (given_name) argument.name = *std::move(given_name);
     if (!type || errors_.errors() > before) return true;
     argument.type = *type;
-    // An exported module has both; Shardy's names its axes.
+    // An exported module has both; only Shardy's sharding names its axes.
     if (argument.sharding) argument.hlo_sharding.reset();
     check_rank(argument);
     module_.arguments.push_back(std::move(argument));
@@ -306,7 +307,7 @@ class Reader {
     return parse_type(where);
   }
 
-  // `8x16xf32`, with an encoding behind a comma.
+  // Parses `8x16xf32`, which an encoding may follow after a comma.
   std::optional<TensorType> parse_type(Span where) {
     std::string_view text = where.text();
     TensorType type;
@@ -371,9 +372,9 @@ class Reader {
         return parse_shardy_sharding(cursor, diags);
       });
       if (argument.sharding) return true;
-      cursor = MlirCursor(source_, at);  // to pass over all of the value
+      cursor = MlirCursor(source_, at);  // to skip the whole value
     } else if (key == "mhlo.frontend_attributes" && cursor.accept("{")) {
-      // A map: {xla.sdy.sharding = "#sdy.sharding<..>"}.
+      // The value is a map: {xla.sdy.sharding = "#sdy.sharding<..>"}.
       return attributes(cursor, argument, name);
     } else if (key == "xla.sdy.sharding") {
       exported_sharding(cursor, argument);
@@ -415,7 +416,7 @@ class Reader {
     if (argument.sharding->inlined) place(*argument.sharding->inlined, where);
   }
 
-  // `loc("name")`, `loc("name"(..))` or `loc(#loc3)`.
+  // Reads `loc("name")`, `loc("name"(..))` or `loc(#loc3)`.
   bool location(MlirCursor& cursor, StableHloArgument& argument) {
     const uint64_t begin = cursor.at();
     if (!cursor.accept("(")) return true;
@@ -501,7 +502,7 @@ bool find_mesh(const StableHloModule& module, const ShardyMesh*& mesh,
              "the module has no mesh " + in_backticks(sharding.mesh_name));
       continue;
     }
-    // Replicated over whatever mesh the others are on.
+    // This argument is replicated over the mesh of the others.
     if (own->axes.empty() && !own->has_device_ids) {
       if (on_none == nullptr) on_none = &sharding;
       continue;
@@ -587,7 +588,7 @@ std::string name_of_location(std::string_view text) {
   return name;
 }
 
-// StableHLO: the arguments of a lowered program, as JAX prints it.
+// The format `stablehlo`: the arguments of a lowered program, as JAX prints it.
 
 namespace {
 
@@ -612,7 +613,7 @@ std::optional<Manifest> read(const ManifestSource& model, Host& /*host*/,
     }
   }
   const ShardyMesh* mesh = nullptr;
-  // What is wrong with shardings is not a matter of names and shapes.
+  // Errors in shardings do not affect names and shapes.
   Diagnostics ignored;
   if (find_mesh(*module, mesh, ignored) && mesh != nullptr) {
     manifest.mesh = mesh->axes;

@@ -5,8 +5,9 @@
 //   func.func public @main(%arg0: tensor<8x16xf32>
 //       {sdy.sharding = #sdy.sharding<@mesh, [{"fsdp"}, {}]>} loc("w"), ..)
 //
-// The arguments are those of `@main`, or of the only public function. Bodies of
-// functions are not looked at. A scanner of our own, linear in the text.
+// The arguments are those of `@main`, or of the only public function. The
+// bodies of functions are not read. The scanner is linear in the length of the
+// text.
 #pragma once
 
 #include <cstdint>
@@ -24,13 +25,13 @@
 namespace shardplan {
 
 struct StableHloArgument {
-  // From a name attribute (`jax.arg_info`, `mhlo.arg_name`), else its location,
-  // else `arg0`.
+  // The value of a name attribute (`jax.arg_info`, `mhlo.arg_name`), else the
+  // location, else `arg0`.
   std::string name;
   Span where;
   TensorType type;
   std::optional<ShardySharding> sharding;
-  std::optional<HloSharding> hlo_sharding;  // where there is no other
+  std::optional<HloSharding> hlo_sharding;  // if `sharding` is absent
 };
 
 struct StableHloModule {
@@ -41,20 +42,22 @@ struct StableHloModule {
 
 bool looks_like_stablehlo(std::string_view head);
 
-// Reports SP002, SP005 for element types that we do not have, SP014 for
-// shardings that no spec says; several per run.
+// Reports SP002, SP005 for unsupported element types, and SP014 for shardings
+// that no spec expresses; several errors per run.
 std::optional<StableHloModule> read_stablehlo(const SourceFile& source,
                                               Diagnostics& diags);
 
-// The mesh of all shardy shardings: null, with nothing reported, when there are
-// none. A mesh without axes (JAX's `@empty_mesh`) replicates over that of the
-// others. Reports SP002 for an unknown mesh or axis and SP014 when there are
-// several meshes, none with axes, or one of single devices; false then.
+// Finds the mesh of all Shardy shardings. Without any, `mesh` is null and
+// nothing is reported. A mesh without axes (JAX's `@empty_mesh`) replicates
+// over the mesh of the others. Returns false, with SP002 reported for an
+// unknown mesh or axis, and SP014 if there are several meshes, if none has
+// axes, or if one names a single device.
 bool find_mesh(const StableHloModule& module, const ShardyMesh*& mesh,
                Diagnostics& diags);
 
-// `params['layers'][0]['kernel']`, as JAX writes the path of an argument, as
-// `params/layers/0/kernel`; anything else as it is.
+// Rewrites an argument's path as JAX writes it,
+// `params['layers'][0]['kernel']`, to `params/layers/0/kernel`. Returns any
+// other text unchanged.
 std::string name_of_location(std::string_view text);
 
 }  // namespace shardplan

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The shardings of the arguments of a StableHLO module: `sdy.sharding` of
-// Shardy, or `mhlo.sharding`, which has no names of axes. A rule per argument.
+// The dialect `shardy`: the shardings of the arguments of a StableHLO module,
+// from Shardy's `sdy.sharding`, or from `mhlo.sharding`, which does not name
+// axes. Each argument gets a rule.
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
@@ -27,7 +28,7 @@ Rule rule_of(const StableHloArgument& argument, Span where) {
   return rule;
 }
 
-// What a sharding says beyond where the values lie is reported, once per file.
+// Notes, once per file, the parts of shardings that a spec does not have.
 void note_openness(const StableHloModule& module, Diagnostics& diags) {
   const StableHloArgument* open = nullptr;
   const StableHloArgument* ordered = nullptr;
@@ -82,11 +83,12 @@ bool read_shardy(const StableHloModule& module, RuleSet& rules,
   return true;
 }
 
-// The mesh that is asked for, where the shardings are made of its axes: where
-// they cut the devices, so does it. Axes of size 1 cut nothing.
+// Builds the mesh from the requested axes. Returns false unless the products of
+// consecutive axes are `sizes`, the axis sizes of the shardings. Axes of size 1
+// are skipped.
 bool is_made_of(const std::vector<int64_t>& sizes, std::vector<Axis> asked,
                 std::vector<Axis>& mesh) {
-  // One size may be the rest of the devices.
+  // One axis may have the remaining devices.
   int64_t rest = 1;
   for (const int64_t size : sizes) rest *= size;
   for (const Axis& axis : asked) {
@@ -111,7 +113,8 @@ bool is_made_of(const std::vector<int64_t>& sizes, std::vector<Axis> asked,
                      [](const Axis& axis) { return axis.size == 1; });
 }
 
-// `fsdp=4`, as `--mesh` has it; empty where `--axes` gives names alone.
+// Splits names such as `fsdp=4`, which `--mesh` passes; empty for the bare
+// names of `--axes`.
 std::vector<Axis> axes_with_sizes(const AxisNames& names) {
   std::vector<Axis> axes;
   for (const std::string& name : names) {
@@ -125,7 +128,7 @@ std::vector<Axis> axes_with_sizes(const AxisNames& names) {
   return axes;
 }
 
-// Names from `--axes`, one per size, or those of `--mesh`.
+// Names the axes: from `--axes`, one name per size, or from `--mesh`.
 bool name_axes(const std::vector<int64_t>& sizes, const RuleReading& reading,
                Span where, std::vector<Axis>& mesh, Diagnostics& diags) {
   const std::vector<Axis> asked = axes_with_sizes(reading.axes);
@@ -244,8 +247,9 @@ const RuleDialect kShardy = {
     "shardy", "shardings of the arguments of a StableHLO module",
     looks_like_stablehlo, read_shardings, &kRecordedForm};
 
-// The resolved table as a StableHLO module whose function takes the parameters:
-// names, types and Shardy shardings. It has no body but a return.
+// The export target `shardy`: the resolved table as a StableHLO module. The
+// arguments of its function are the parameters: names, types and Shardy
+// shardings. The body only returns.
 
 namespace {
 
@@ -255,7 +259,7 @@ std::string quoted_text(std::string_view text) {
   for (size_t at = 0; at < text.size(); ++at) {
     const char c = text[at];
     const auto byte = static_cast<unsigned char>(c);
-    // What does not print may be of several bytes: each is escaped.
+    // Every byte of a character that is not printable is escaped.
     const bool hash = c == '#' && follows_hash(text, at);
     if (c == '"' || c == '\\' || byte < 0x20 || byte >= 0x7F || hash) {
       result += '\\';
@@ -294,7 +298,7 @@ std::string type_name(const TensorType& type) {
   return text + ">";
 }
 
-// Why a parameter cannot be an argument, or empty.
+// Returns why a parameter cannot be an argument, or "".
 std::string problem_of(std::string_view name, const Placement& placement,
                        const Plan& plan) {
   if (mlir_type_name(placement.type.dtype).empty()) {

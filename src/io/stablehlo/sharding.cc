@@ -12,7 +12,7 @@
 namespace shardplan {
 namespace {
 
-// Dimensions of one list; XLA's own limit on ranks is far below.
+// The most dimensions of one list; XLA's own limit on ranks is far lower.
 constexpr size_t kMaxDims = 64;
 
 std::string list(std::span<const int64_t> numbers) {
@@ -94,7 +94,8 @@ class Parser {
     return true;
   }
 
-  // The form before iota tile assignments; in order it says the same.
+  // Reads the form before iota tile assignments, which is equivalent if in
+  // order.
   bool listed_devices() {
     int64_t next = 0;
     bool in_order = true;
@@ -182,19 +183,20 @@ class Parser {
   HloSharding result_;
 };
 
-// Where one sharding cuts the row-major order of devices: products of the sizes
-// of leading axes. Empty when a tile is not a whole part of a dimension.
+// Returns where a sharding splits the row-major order of devices, as products
+// of the sizes of leading axes; nullopt if a tile is not a whole part of a
+// dimension.
 std::optional<std::set<int64_t>> cuts_of(const HloSharding& sharding) {
   std::set<int64_t> cuts = {1};
-  std::vector<int64_t> before;  // parts in front of each dimension
+  std::vector<int64_t> before;  // parts before each dimension
   int64_t all = 1;
   for (const int64_t size : sharding.reshape) {
     before.push_back(all);
     all *= size;
     cuts.insert(all);
   }
-  size_t at = 0;     // in `order`
-  int64_t used = 1;  // of the dimension there
+  size_t at = 0;     // index in `order`
+  int64_t used = 1;  // parts of that dimension
   for (int64_t tile : sharding.tiles) {
     while (tile > 1) {
       const auto dim = static_cast<size_t>(sharding.order[at]);
@@ -251,7 +253,7 @@ std::optional<std::vector<int64_t>> axis_sizes_of(
                 list(sharding.order));
     }
     cuts.insert(found->begin(), found->end());
-    // Checked one by one, so that the sharding at fault is the one shown.
+    // Checked one by one, so that the error shows the sharding at fault.
     int64_t last = 1;
     for (const int64_t cut : cuts) {
       if (cut % last != 0) {
@@ -276,7 +278,7 @@ std::optional<std::vector<int64_t>> axis_sizes_of(
 }
 
 PartitionSpec spec_of(const HloSharding& sharding, std::span<const Axis> mesh) {
-  // The axes in the order in which tiles take them.
+  // The axes in the order in which the tiles use them.
   std::vector<std::vector<const Axis*>> of_dim;
   size_t next = 0;
   for (const int64_t size : sharding.reshape) {

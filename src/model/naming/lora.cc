@@ -10,7 +10,7 @@
 namespace shardplan {
 namespace {
 
-// More than any layer has inputs.
+// More than the number of inputs of any layer.
 constexpr int64_t kMostRank = 1 << 20;
 constexpr std::array kDtypes = {DType::F32, DType::F16, DType::BF16};
 constexpr std::string_view kAllLinear = "all-linear";

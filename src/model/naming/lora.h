@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// LoRA as PEFT adds it to a model (0.21, tuners/lora/layer.py): beside a linear
-// layer [out, in], `lora_A` [rank, in] and `lora_B` [out, rank]. Its own weight
-// gets the name `base_layer`, and all names begin with `base_model.model.`.
+// Lora: the LoRA adapters that PEFT adds to a model (0.21,
+// tuners/lora/layer.py). A linear layer [out, in] gets `lora_A` [rank, in] and
+// `lora_B` [out, rank]. Its own weight moves to `base_layer`, and all names
+// begin with `base_model.model.`.
 #pragma once
 
 #include <cstdint>
@@ -17,26 +18,26 @@ namespace shardplan {
 
 struct Lora {
   int64_t rank = 8;
-  // Ends of names of modules, `q_proj` or `layers.0.self_attn.q_proj`; none:
-  // all linear layers but the head (`all-linear`).
+  // Suffixes of module names, `q_proj` or `layers.0.self_attn.q_proj`; empty:
+  // all linear layers except the head (`all-linear`).
   std::vector<std::string> targets = {};
-  // PEFT keeps adapters in float32 beside weights of 16 bits
+  // PEFT stores adapters in float32 next to 16-bit weights
   // (autocast_adapter_dtype).
   DType dtype = DType::F32;
 
-  // Whether layers that differ in their number alone may be treated
+  // Returns whether layers that differ only in their number may be treated
   // differently.
   bool names_layers() const;
 };
 
 inline constexpr std::string_view kLoraPrefix = "base_model.model.";
 
-// `r=16,targets=q_proj+v_proj,dtype=bf16`, as `--lora` takes it. Empty, with
-// the reason reported (SP010).
+// Reads the argument of `--lora`, `r=16,targets=q_proj+v_proj,dtype=bf16`.
+// Returns nothing, and reports SP010, if it is invalid.
 std::optional<Lora> read_lora(std::string_view text, Span where,
                               Diagnostics& diags);
 
-// Whether the module is one that the target names.
+// Returns whether `target` is `module` or its last components.
 bool is_named_by(std::string_view module, std::string_view target);
 
 }  // namespace shardplan

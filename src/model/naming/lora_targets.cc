@@ -12,8 +12,8 @@
 namespace shardplan {
 namespace {
 
-// Models whose kernels read this weight themselves, so that PEFT refuses to
-// adapt it (0.21, tuners_utils.py).
+// Models whose kernels read this weight directly, so PEFT refuses to adapt it
+// (0.21, tuners_utils.py).
 constexpr std::string_view kScans =
     "falcon_h1 mamba mamba2 falcon_mamba nemotron_h";
 constexpr std::string_view kUnadaptable = "out_proj";
@@ -21,7 +21,7 @@ constexpr std::string_view kUnadaptable = "out_proj";
 constexpr std::string_view kStackOfBoth = "gate_up_proj";
 constexpr std::string_view kStackDown = "down_proj";
 
-// The names that PEFT turns into those of stacks, by type of model
+// The names that PEFT converts to those of stacks, by model type
 // (_MOE_TARGET_MODULE_MAPPING; types: transformers 5.24,
 // conversion_mapping.py).
 struct ExpertNames {
@@ -37,7 +37,8 @@ constexpr std::array<ExpertNames, 2> kConverted = {
       "glm4_moe_lite glm_moe_dsa glm4v_moe solar_open qwen3_moe qwen3_next "
       "hunyuan_v1_moe flex_olmo olmoe exaone_moe cohere2_moe mellum",
       "gate_proj", "up_proj", "down_proj"}}};
-// Other types with experts whose router is no linear layer, and whose is.
+// Other model types with experts: those whose router is not a linear layer, and
+// those whose router is.
 constexpr std::string_view kPlainRouters =
     "gpt_oss qwen2_moe granitemoe granitemoeshared granitemoehybrid jamba "
     "qwen3_5_moe qwen3_5_moe_text mimo_v2_flash laguna";
@@ -51,12 +52,13 @@ const ExpertNames* converted(std::string_view model_type) {
   return found == kConverted.end() ? nullptr : found;
 }
 
-// "q_proj" of "model.layers.3.self_attn.q_proj".
+// Returns "q_proj" for "model.layers.3.self_attn.q_proj".
 std::string end_of(std::string_view module) {
   return std::string(module.substr(module.rfind('.') + 1));
 }
 
-// A target that names a stack as a parameter: "mlp.experts.down_proj".
+// Returns whether a target names a stack as a parameter:
+// "mlp.experts.down_proj".
 bool names_stack(std::string_view target) {
   return is_named_by(target, "experts." + std::string(kStackOfBoth)) ||
          is_named_by(target, "experts." + std::string(kStackDown));
@@ -112,7 +114,7 @@ LoraTargets::LoraTargets(const Lora& lora, std::string_view model_type)
   if (gate != up) half_ = gate ? names->up : names->gate;
 }
 
-// Whether a target names the layer; marks those that do.
+// Returns whether a target names the layer, and records the targets that do.
 bool LoraTargets::takes(const std::string& in_memory) {
   bool taken = all_ && !meant_for_experts_.contains(end_of(in_memory));
   for (const std::string& target : modules_) {
@@ -149,7 +151,8 @@ bool LoraTargets::adapts(const LoraSite& site) {
   if (site.kind == Kind::Expert) return false;
   bool adapted = false;
   if (router_ && end_of(site.in_memory) == kRouter) {
-    // PEFT targets its weight by name, whatever class the module has.
+    // PEFT targets the router's weight by name, regardless of the module's
+    // class.
     for (const std::string& target : meant_for_experts_) {
       if (is_named_by(target, kRouter)) found_.insert(target);
     }
@@ -159,11 +162,11 @@ bool LoraTargets::adapts(const LoraSite& site) {
   } else {
     linear_.insert(end_of(site.in_memory));
     adapted = takes(site.in_memory);
-    // `all-linear` leaves these as they are.
+    // `all-linear` does not adapt these.
     if (all_ && site.kind == Kind::Output) adapted = false;
   }
   any_ = any_ || adapted;
-  // Several modules in memory have adapters of their own.
+  // Each of several modules in memory would get its own adapters.
   if (adapted && site.in_memory.find('|') != std::string::npos) {
     joined_ = site.path;
   }
@@ -185,7 +188,8 @@ void LoraTargets::meet_expert(const LoraSite& site, ExpertWeight weight) {
   const std::string end = end_of(site.in_memory);
   const ExpertNames* const names = converted(model_type_);
   if (names != nullptr && (end == names->gate || end == names->up)) {
-    // Both in one matrix, of which a cut would split one from the other.
+    // Gate and up form one matrix. Sharding it would separate one from the
+    // other.
     weight.out *= 2;
     weight.out_kind = {};
     gate_up_weight_ = std::move(weight);
@@ -222,7 +226,7 @@ std::vector<StackAdapters> LoraTargets::leave_experts(
   };
   add(gate_up_weight_, gate_up_, kStackOfBoth);
   add(down_weight_, down_, kStackDown);
-  // What was wrapped first is within what was wrapped then.
+  // The first wrapper is inside the second one.
   if (result.size() == 2) result.front().at = ".base_layer";
   gate_up_weight_.reset();
   down_weight_.reset();

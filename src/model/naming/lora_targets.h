@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// LoraTargets: which modules of a model PEFT adapts, and what it adds to
+// LoraTargets: the modules of a model that PEFT adapts, and the adapters of its
 // experts.
 //
-// Linear layers are named by `targets`. Since transformers 5 the experts of a
-// layer are two stacks, `gate_up_proj` and `down_proj`, and their router is
-// mostly no linear layer either. PEFT 0.21 (utils/transformers_weight_
-// conversion.py) turns the names that these had before into the stacks' for the
-// types that it has a mapping of: then such a name means the stacks alone, of
-// dense layers and shared experts nothing. `all-linear` adapts the stacks of
-// these types too, and of other types linear layers alone. A stack that is
-// named by itself, `experts.down_proj`, is adapted as `target_parameters` does.
+// `targets` names linear layers. Since transformers 5 the experts of a layer
+// are two stacks, `gate_up_proj` and `down_proj`, and their router is usually
+// not a linear layer either. For the model types that PEFT 0.21 has a mapping
+// for (utils/transformers_weight_conversion.py), it converts the previous names
+// of these modules to those of the stacks. Such a name then refers only to the
+// stacks, not to dense layers or shared experts. `all-linear` also adapts the
+// stacks of these model types; of other types it adapts only linear layers. A
+// stack that is named explicitly, `experts.down_proj`, is adapted as with
+// `target_parameters`.
 //
-// Adapters of a stack hold a rank for each expert: `lora_A` [rank x experts,
-// in], `lora_B` [out, rank x experts] (tuners/lora/layer.py, ParamWrapper);
-// those of `gate_up_proj` twice the rank where it was named by its two parts.
+// Adapters of a stack have one rank per expert: `lora_A` [rank x experts, in],
+// `lora_B` [out, rank x experts] (tuners/lora/layer.py, ParamWrapper). For
+// `gate_up_proj` the rank doubles if the targets name its two parts.
 #pragma once
 
 #include <cstdint>
@@ -32,14 +33,14 @@ namespace shardplan {
 struct LoraSite {
   enum class Kind : uint8_t {
     Layer,
-    Output,  // the head, or what a model for another task ends with
+    Output,  // the head, or the last layer of a model for another task
     Router,
-    Parameter,  // a matrix of a module that is no linear layer
-    Expert,     // one of several, or a stack of them
+    Parameter,  // a matrix of a module that is not a linear layer
+    Expert,     // one of several experts, or a stack of them
   };
   Kind kind = Kind::Layer;
   std::string path;       // "model.layers.3.self_attn.q_proj"
-  std::string in_memory;  // the same in memory; "a.q|k" where it is several
+  std::string in_memory;  // path in memory; "a.q|k" for several modules
 };
 
 // The weight [out, in] of an expert.
@@ -50,15 +51,15 @@ struct ExpertWeight {
   DimKind in_kind = {};
 };
 
-// What is added to one stack: beside the module of the experts, or, where both
-// are adapted, to what PEFT wraps around it.
+// The adapters of one stack. They are next to the experts' module or, if both
+// stacks are adapted, next to PEFT's wrapper of it.
 struct StackAdapters {
-  std::string at;    // behind the module: "" or ".base_layer"
+  std::string at;    // suffix of the module: "" or ".base_layer"
   int64_t rank = 0;  // of all experts together
   ExpertWeight weight;
 };
 
-// What is wrong with the targets, as a diagnostic has it.
+// A problem with the targets, in the parts of a diagnostic.
 struct LoraProblem {
   std::string key;  // of the config
   std::string message;
@@ -72,20 +73,22 @@ class LoraTargets {
 
   const Lora& lora() const { return *lora_; }
 
-  // Whether the layer gets adapters of its own. Notes what was met.
+  // Returns whether the layer gets its own adapters. Records the layer.
   bool adapts(const LoraSite& site);
-  // A module that is no linear layer, which PEFT may adapt otherwise.
+  // Records a module that is not a linear layer, which PEFT may adapt
+  // differently.
   void pass_by(const std::string& in_memory);
-  // A weight of the experts that are read now, by its name in memory; packed
-  // ones take no adapters.
+  // Records a weight of the current experts, by its name in memory. Packed
+  // weights cannot have adapters.
   void meet_expert(const LoraSite& site, ExpertWeight weight);
   void meet_packed_expert(const LoraSite& site) { packed_ = site.path; }
-  // The adapters of the stacks of these, which are `experts` many, of a module
-  // called so in memory ("model.layers.3.mlp.experts").
+  // Returns the adapters of the stacks of the current `experts` experts, whose
+  // module has this name in memory ("model.layers.3.mlp.experts").
   std::vector<StackAdapters> leave_experts(const std::string& in_memory,
                                            int64_t experts);
 
-  // After all modules: what is wrong, and what PEFT passes over.
+  // Call after all modules. problem() returns what is wrong, remarks() the
+  // targets that PEFT ignores.
   std::optional<LoraProblem> problem() const;
   std::vector<std::string> remarks() const;
 
@@ -96,26 +99,26 @@ class LoraTargets {
 
   const Lora* lora_;
   std::string model_type_;
-  bool all_ = false;  // linear layers
+  bool all_ = false;  // all linear layers
   std::vector<std::string> modules_;
-  std::vector<std::string> stacks_;          // targets that name a stack itself
-  std::set<std::string> meant_for_experts_;  // that mean stacks or the router
-  // Times the rank; 0: not adapted.
+  std::vector<std::string> stacks_;          // targets that name a stack
+  std::set<std::string> meant_for_experts_;  // targets for stacks or the router
+  // Multiples of the rank; 0: not adapted.
   int64_t gate_up_ = 0;
   int64_t down_ = 0;
-  bool router_ = false;  // as a parameter
-  std::string half_;     // of gate and up, the one that is missing
+  bool router_ = false;  // adapted as a parameter
+  std::string half_;     // the missing one of gate and up
 
-  std::set<std::string> linear_;  // ends of names of layers that could be
-  std::set<std::string> others_;  // the same of what is not linear
-  std::set<std::string> found_;   // targets
+  std::set<std::string> linear_;  // last name components of linear layers
+  std::set<std::string> others_;  // those of modules that are not linear
+  std::set<std::string> found_;   // targets that matched
   std::string joined_;            // a path that is several modules
-  std::string unknown_;           // a router or stack that is not known
+  std::string unknown_;           // an unsupported router or stack
   std::string packed_;            // an expert that is stored quantised
   bool any_stack_ = false;
   bool any_ = false;
   bool unadaptable_ = false;
-  // Weights of the experts being walked.
+  // Weights of the current experts.
   std::optional<ExpertWeight> gate_up_weight_;
   std::optional<ExpertWeight> down_weight_;
 };

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// NameScheme: what another program calls the tensors of a model, and how it
-// keeps them, as a file says (docs/formats/scheme.md): GGUF's names, Flax's
+// NameScheme: the names and layouts that another program uses for the tensors
+// of a model, read from a file (docs/formats/scheme.md): GGUF's names, Flax's
 // kernels, MaxText's stacked layers.
 //
-// It starts from the tensors that save_pretrained writes, which follow from an
+// Its input is the tensors that save_pretrained writes, which follow from an
 // architecture and a config. Invariant: every tensor is renamed, or dropped
-// with a reason that is said, or the model is refused; none is lost in silence.
+// with a reported reason, or the model is rejected; none is lost silently.
 #pragma once
 
 #include <cstdint>
@@ -25,14 +25,13 @@
 
 namespace shardplan {
 
-// A name with places for numbers, and for any text: "model.layers.{i}.*".
+// A name with placeholders for numbers and for any text: "model.layers.{i}.*".
 struct NamePiece {
   enum class Kind : uint8_t {
     Text,
-    Number,  // decimal digits without a leading 0; `text` is what they are
-             // called
+    Number,  // decimal digits without a leading 0; `text` is the number's name
     Any,     // one character or more; at most once in a name
-    Value,   // of an expression, in names that are made
+    Value,   // value of an expression, in names of results
   };
   Kind kind = Kind::Text;
   std::string text;
@@ -44,26 +43,26 @@ struct NamePattern {
   std::vector<NamePiece> pieces;
 };
 
-// What a name that matches says.
+// The values of the placeholders in a name that matches.
 struct NameMatch {
   std::vector<std::pair<std::string_view, int64_t>> numbers;
   std::string_view any;
 };
 std::optional<NameMatch> match_name(const NamePattern& pattern,
                                     std::string_view name);
-// Whether a name with these folded parts (core/fold.h) may match. Never false
-// where one does.
+// Returns whether a name with this folded form (core/fold.h) may match. Never
+// false if one does.
 bool may_match_folded(const NamePattern& pattern, std::string_view folded);
 
-// A tensor that a rule makes.
+// A tensor that a rule produces.
 struct NamedTarget {
   NamePattern name;
   std::optional<Expression> size;  // of the dimension that is split
-  std::vector<size_t> order;       // none: as it is
-  std::vector<Expression> shape;   // none: as it is
+  std::vector<size_t> order;       // empty: unchanged
+  std::vector<Expression> shape;   // empty: unchanged
 };
 
-// What becomes of tensors whose names match.
+// A rule for the tensors whose names match.
 struct NameRule {
   Span where;
   std::vector<NamePattern> from;  // several are joined
@@ -71,78 +70,80 @@ struct NameRule {
   std::optional<ModuleStep::Kind> of;
   std::optional<size_t> dims;
   std::optional<Expression> when;
-  // What it does, in this order. Dimensions are counted from 0.
+  // The operations, in this order. Dimensions are counted from 0.
   std::vector<size_t> order;
   std::vector<Expression> shape;
   std::vector<size_t> then;
   std::optional<size_t> split;
-  std::vector<NamedTarget> to;  // one, but for a split
+  std::vector<NamedTarget> to;  // one, except for a split
   std::optional<size_t> join;
-  // What of the numbers of names becomes which dimension of the result, `i`, or
-  // `i // 6` and `i % 6`; by dimension.
+  // By dimension of the result: the number in the names that is stacked in it,
+  // such as `i`, or `i // 6` and `i % 6`.
   std::vector<std::pair<Expression, size_t>> stack;
   std::optional<DType> dtype;
-  // Instead: why the program has none, why it is not known.
+  // Instead of an operation: why the program has no such tensor, or why it is
+  // not supported.
   std::string dropped;
   std::string refused;
 };
 
-// A tensor that the program has besides, or one for every index.
+// An additional tensor of the program, or one for every index.
 struct AddedTensor {
-  std::string index;                // "" for one alone
+  std::string index;                // "" for a single tensor
   std::optional<Expression> count;  // of indices, from 0
   NamePattern name;
   std::vector<Expression> shape;
-  std::optional<DType> dtype;  // none: that of the model's weights
+  std::optional<DType> dtype;  // absent: that of the model's weights
   std::optional<Expression> when;
 };
 
-// What the program's own rules call the dimensions of an array.
+// The names of an array's dimensions in the program's own rules.
 struct NamedAxes {
-  std::string name;  // in which each `*` is any text
-  // One per dimension; `..` stands for as many as the layers have that are
-  // stacked in it (NameScheme::stacked).
+  std::string name;  // each `*` stands for any text
+  // One per dimension. `..` stands for the dimensions of the layers that are
+  // stacked in the array (NameScheme::stacked).
   std::vector<std::optional<std::string>> axes;
 };
 inline constexpr std::string_view kStackedAxes = "..";
 
 struct NameRules {
-  std::vector<NameRule> rules;  // the first that matches counts
+  std::vector<NameRule> rules;  // the first that matches applies
   std::vector<AddedTensor> added;
 };
 
 struct NameScheme {
   std::string name;
   std::string summary;
-  std::optional<DType> vectors;  // what tensors of one dimension have
-  // What a stacked dimension is called, by what is stacked: `i`.
+  std::optional<DType> vectors;  // dtype of one-dimensional tensors
+  // The label of a stacked dimension, by the name of the stacked number: `i`.
   std::map<std::string, std::string, std::less<>> labels;
-  // The first that matches a parameter's new name and has as many dimensions
-  // labels it. Where a scheme has any, every parameter must be labelled.
+  // The first entry that matches a parameter's new name and has as many
+  // dimensions labels it. If a scheme has any, every parameter must get labels.
   std::vector<NamedAxes> axes;
   std::vector<NamedAxes> stacked;
-  // What a label was called in older rules of the program, newest first.
+  // Names of a label in older rules of the program, newest first.
   std::map<std::string, std::vector<std::string>> earlier;
-  // Beside those of an architecture; read where an expression asks for them.
+  // Additional to those of an architecture; evaluated when an expression uses
+  // them.
   std::vector<ValueRule> values;
-  NameRules all;  // of all architectures, after their own
+  NameRules all;  // for all architectures, after their own
   std::map<std::string, NameRules, std::less<>> architectures;
-  SourcePtr source;  // keeps places alive
+  SourcePtr source;  // keeps spans alive
 };
 
-// Rules of a scheme, and of one of its architectures.
+// Limits for a scheme with one of its architectures.
 inline constexpr size_t kMaxNameRules = 4000;
 inline constexpr size_t kMaxNamedAxes = 500;
 
-// Reads a file. What is wrong is SP018, or SP002 and SP004, at its place.
+// Reads a file. Reports SP018, SP002 or SP004 at the location of an error.
 std::shared_ptr<const NameScheme> read_name_scheme(const SourcePtr& source,
                                                    Diagnostics& diags);
 
-// A shipped one (rules/schemes) by its name; null when there is none. It is
-// read once. REQUIRES: shipped files have no mistakes.
+// Returns a shipped scheme (rules/schemes) by its name, or null. Each is read
+// once. REQUIRES: shipped files have no errors.
 std::shared_ptr<const NameScheme> find_name_scheme(std::string_view name);
 std::vector<std::string> name_scheme_names();
-// Those that have an architecture of this name.
+// Returns the schemes that support this architecture.
 std::vector<std::string> name_schemes_of(std::string_view architecture);
 
 }  // namespace shardplan

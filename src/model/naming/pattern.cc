@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names with places, and what of a name stands there.
+// Name patterns, and the values of their placeholders in a name.
 #include <algorithm>
 #include <string>
 
@@ -14,7 +14,7 @@ using PieceKind = NamePiece::Kind;
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-// A number at the beginning, and what is behind it.
+// Removes a number from the beginning of `rest`.
 std::optional<int64_t> take_number(std::string_view& rest) {
   size_t length = 0;
   while (length < rest.size() && is_digit(rest[length])) ++length;
@@ -27,7 +27,8 @@ std::optional<int64_t> take_number(std::string_view& rest) {
   return number;
 }
 
-// Pieces from `begin` to `end`, none of which is of any text: what is behind.
+// Matches the pieces from `begin` to `end`, none of which is Any. Returns the
+// rest of the name.
 std::optional<std::string_view> take_pieces(const NamePattern& pattern,
                                             size_t begin, size_t end,
                                             std::string_view rest,
@@ -65,8 +66,8 @@ std::optional<NameMatch> match_name(const NamePattern& pattern,
     if (!rest->empty()) return std::nullopt;
     return match;
   }
-  // What is behind any text matches at the end, with as much text as there may
-  // be.
+  // The pieces after Any match at the end; Any matches as much text as
+  // possible.
   const size_t before = match.numbers.size();
   for (size_t length = rest->size(); length >= 1; --length) {
     const auto end =
@@ -81,10 +82,10 @@ std::optional<NameMatch> match_name(const NamePattern& pattern,
 }
 
 bool may_match_folded(const NamePattern& pattern, std::string_view folded) {
-  // Only what stands before the first place that is not a whole component is
-  // compared.
+  // Compares only the text before the first placeholder that is not a whole
+  // component.
   const auto separates = [&](size_t piece, bool at_end) {
-    if (piece >= pattern.pieces.size()) return true;  // before the first, too
+    if (piece >= pattern.pieces.size()) return true;  // also before the first
     const NamePiece& other = pattern.pieces[piece];
     if (other.kind != PieceKind::Text) return false;
     const char c = at_end ? other.text.back() : other.text.front();
@@ -100,7 +101,7 @@ bool may_match_folded(const NamePattern& pattern, std::string_view folded) {
     if (whole) begin += piece.kind == PieceKind::Text ? piece.text : "0";
   }
   if (whole) return folded_name(begin) == folded;
-  // The last component goes on in what is behind it.
+  // Drops the last component, which continues in the placeholder.
   const size_t dot = begin.find_last_of("./");
   begin.resize(dot == begin.npos ? 0 : dot + 1);
   return folded.starts_with(folded_name(begin));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of names.
+// Reads the files of name schemes.
 #include <algorithm>
 #include <numeric>
 #include <set>
@@ -16,7 +16,7 @@ using PieceKind = NamePiece::Kind;
 
 // More dimensions than any tensor has.
 constexpr int64_t kMaxDims = 8;
-// Entries of `architectures` that build on one another.
+// Limits how many entries of `architectures` may build on one another.
 constexpr size_t kMaxLike = 16;
 
 bool is_word(std::string_view text) {
@@ -25,7 +25,8 @@ bool is_word(std::string_view text) {
   });
 }
 
-// An entry of `architectures`, before those that it is like.
+// An entry of `architectures`, before the rules of the entry in `like` are
+// added.
 struct Entry {
   NameRules own;
   std::string like;
@@ -96,7 +97,7 @@ class SchemeReader {
     }
   }
 
-  // `- {name: "*/query/kernel", axes: [embed, .., q_heads, kv]}`.
+  // Reads `- {name: "*/query/kernel", axes: [embed, .., q_heads, kv]}`.
   void read_axes(const Node& list, std::string_view key,
                  std::vector<NamedAxes>& result) {
     const std::string what = in_backticks(key);
@@ -128,7 +129,7 @@ class SchemeReader {
     }
   }
 
-  // `embed_attn: [embed]`.
+  // Reads `embed_attn: [embed]`.
   void read_earlier(const Node& map, NameScheme& result) {
     if (!require(map, NodeKind::Map, "`earlier`", diags_)) return;
     for (size_t i = 0; i < map.size(); ++i) {
@@ -248,7 +249,7 @@ class SchemeReader {
     }
   }
 
-  // `{i: layers}`.
+  // Reads `{i: layers}`.
   bool read_repeat(const Node& node, AddedTensor& tensor) {
     const auto repeat = node.find("repeat");
     if (!repeat) return true;
@@ -439,7 +440,7 @@ class SchemeReader {
         return false;
       }
     }
-    // A number that is lost would make several tensors of one name.
+    // An unused number would give several tensors the same name.
     for (const std::string_view number : captured) {
       const bool stacked = std::ranges::any_of(
           rule.stack,
@@ -466,7 +467,7 @@ class SchemeReader {
     return names;
   }
 
-  // `made`: a name with expressions in braces, else one with numbers.
+  // Reads a name: with expressions in braces if `made`, else with numbers.
   std::optional<NamePattern> pattern(const Node& node, bool made,
                                      bool may_have_any) {
     const auto text = reader_.text(node, "a name");
@@ -567,7 +568,7 @@ class SchemeReader {
     return true;
   }
 
-  // All of 0 to n - 1, each once.
+  // Reads a permutation of 0 to n - 1.
   bool permutation(const Node& map, std::string_view key,
                    std::vector<size_t>& result) {
     const auto list = map.find(key);

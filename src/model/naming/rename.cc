@@ -21,7 +21,7 @@ namespace {
 
 using PieceKind = NamePiece::Kind;
 
-// How many names a message shows.
+// The number of names that a message lists.
 constexpr size_t kShownNames = 8;
 
 template <typename T>
@@ -32,7 +32,7 @@ std::vector<T> in_order(const std::vector<T>& all,
   return result;
 }
 
-// "gate_proj" of "mlp.gate_proj.weight".
+// Returns "gate_proj" for "mlp.gate_proj.weight".
 std::string module_of(std::string_view name) {
   const size_t end = name.find_last_of("./");
   if (end == name.npos) return std::string(name);
@@ -76,7 +76,7 @@ class Renaming {
  private:
   // --- which rule -----------------------------------------------------------
 
-  // A rule, and which of its names.
+  // A rule, and the index of one of its `from` names.
   struct Candidate {
     const NameRule* rule = nullptr;
     size_t from = 0;
@@ -219,7 +219,7 @@ class Renaming {
     return true;
   }
 
-  // A part of a dimension that was there, or a size of the model.
+  // Returns a part of a previous dimension, or a size of the model.
   static TensorView::Dim dimension_of(const Expression& each, const Shape& old,
                                       int64_t size) {
     for (size_t i = 0; i < old.size(); ++i) {
@@ -232,7 +232,8 @@ class Renaming {
     return {-1, size};
   }
 
-  // A dimension that stays is of its kind.
+  // Returns the kind of a dimension; one that is unchanged has its previous
+  // kind.
   DimKind dimension_kind(const Expression& each, const Shape& old,
                          const ParameterKind& kinds) const {
     for (size_t i = 0; i < old.size(); ++i) {
@@ -312,7 +313,7 @@ class Renaming {
     if (rule.stack.empty() && !rule.join) {
       tensor.name = *std::move(name);
       set_dtype(rule.dtype, tensor);
-      // One that is kept as it is, its own name finds.
+      // A tensor with unchanged name and layout needs no view.
       const bool changes = tensor.plain != tensor.name || !tensor.moves.empty();
       if (changes && !tensor.in_parts) {
         views_[std::move(tensor.plain)] = {tensor.name,
@@ -343,7 +344,7 @@ class Renaming {
     return true;
   }
 
-  // Splits and added tensors may make any number of one.
+  // Adds a result. Splits and added tensors may produce any number of them.
   bool add(Renamed tensor) {
     results_.push_back(std::move(tensor));
     if (std::ssize(results_) <= kMaxTensors) return true;
@@ -455,7 +456,7 @@ class Renaming {
     return true;
   }
 
-  // Gives the parameter that was added last the labels of the program's rules.
+  // Labels the last parameter added with the program's logical axes.
   bool label(const Renamed& tensor) {
     const auto is_named = [&](const NamedAxes& each) {
       return is_like(each.name, tensor.name);
@@ -504,12 +505,12 @@ class Renaming {
   std::vector<const AddedTensor*> added_;
   std::unordered_map<std::string, std::vector<Candidate>> candidates_;
   std::map<std::string, int64_t> unnamed_;  // by folded name
-  // By reason: the first folded name, and how many.
+  // Keyed by the reason: the first folded name and the number of tensors.
   std::map<std::string, std::pair<std::string, int64_t>> dropped_;
   TensorViews views_;
   std::vector<Renamed> results_;
-  std::unordered_map<std::string, size_t> group_of_;  // by name
-  std::map<size_t, TensorStack> groups_;              // by result
+  std::unordered_map<std::string, size_t> group_of_;  // by name of the result
+  std::map<size_t, TensorStack> groups_;              // by index of the result
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The shipped names of other programs.
+// The shipped name schemes of other programs.
 #include "base/shipped.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::string_view kSchemesFolder = "schemes";
 
-// Files are read once, when first asked for.
+// Reads each file once, when it is first requested.
 class SchemeLibrary {
  public:
   std::shared_ptr<const NameScheme> find(std::string_view name) {

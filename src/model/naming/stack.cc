@@ -13,7 +13,7 @@
 namespace shardplan {
 namespace {
 
-// What schemes call a dimension that counts experts.
+// The label of dimensions that count experts in schemes.
 constexpr std::string_view kExpertsLabel = "experts";
 
 class Joining {
@@ -33,8 +33,7 @@ class Joining {
     return false;
   }
 
-  // Members by place, each of as many values as there are: all that belong
-  // there, and each once.
+  // Returns whether the members fill every position of the stack exactly once.
   bool complete() {
     const NameRule& rule = *stack_.rule;
     int64_t expected = std::ssize(rule.from);
@@ -66,7 +65,7 @@ class Joining {
   bool join() {
     const NameRule& rule = *stack_.rule;
     if (!complete()) return false;
-    // One of each part; the others are like these.
+    // One member of each part, which represents the others.
     std::vector<const StackMember*> parts(rule.from.size());
     for (const StackMember& member : stack_.members) {
       const StackMember*& part = parts[member.part];
@@ -102,7 +101,8 @@ class Joining {
     return true;
   }
 
-  // What of the stack each tensor is. Experts of a layer are one.
+  // Adds a view of the stack for each tensor. All experts of a layer share one
+  // view.
   void add_views(const std::vector<const StackMember*>& parts) {
     const NameRule& rule = *stack_.rule;
     std::vector<std::vector<int64_t>> values(rule.stack.size());
@@ -152,7 +152,7 @@ class Joining {
     return rows;
   }
 
-  // "mlp.experts.up_proj.weight" of "mlp.experts.3.up_proj.weight".
+  // Returns "mlp.experts.up_proj.weight" for "mlp.experts.3.up_proj.weight".
   static std::string without_number(const NamePattern& pattern,
                                     std::string_view number,
                                     const std::string& name) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several tensors of a checkpoint that become one of another program: layers
-// and experts that are stacked, matrices that are joined.
+// join_stack: combines several tensors of a checkpoint into one of another
+// program, by stacking layers and experts and by joining matrices.
 #pragma once
 
 #include <cstddef>
@@ -15,23 +15,23 @@
 
 namespace shardplan {
 
-// A tensor while it is renamed.
+// A tensor that is being renamed.
 struct Renamed {
   std::string name;
   TensorType type;
   ParameterKind kind;
   bool buffer = false;
-  std::string plain = {};  // what the checkpoint calls it
+  std::string plain = {};  // name in the checkpoint
   Shape plain_shape = {};
   std::vector<TensorView::Move> moves = {};
-  bool in_parts = false;  // several are made of it: none is a view of it
+  bool in_parts = false;  // it is split into several, so it has no view
 };
 
-// One of the tensors that become one.
+// One of the tensors that are combined.
 struct StackMember {
-  std::vector<int64_t> at;  // by rule.stack
+  std::vector<int64_t> at;  // index per entry of rule.stack
   size_t part = 0;          // of a join
-  std::string module;       // what it was called last: "gate_proj"
+  std::string module;       // the last component of its old name: "gate_proj"
   Renamed tensor;
 };
 
@@ -40,14 +40,14 @@ struct TensorStack {
   std::vector<StackMember> members;
 };
 
-// Why tensors do not become one.
+// Why tensors cannot be combined.
 struct StackMisfit {
-  const Renamed* tensor = nullptr;  // one of the members'
+  const Renamed* tensor = nullptr;  // one of the members
   std::string why;
 };
 
-// Gives `result`, which has its name, its type and kind, and adds a view for
-// every member. REQUIRES: there are members.
+// Sets type and kind of `result`, which already has its name, and adds a view
+// for every member. REQUIRES: there are members.
 std::optional<StackMisfit> join_stack(const TensorStack& stack,
                                       const NameScheme& scheme, Renamed& result,
                                       TensorViews& views);

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tables for spreadsheets and scripts, quoted as RFC 4180 says, lines ending in
-// LF as everywhere else. Numbers are exact; lists, specs and objects are in
-// JSON notation; an absent value is an empty field, an empty text is `""`.
+// Tables for spreadsheets and scripts, quoted according to RFC 4180, with LF
+// line ends as in all formats. Numbers are exact; lists, specs and objects are
+// in JSON notation; an absent value is an empty field, an empty text is `""`.
 //
 // Several tables are separated by an empty line, each with its header, the
-// placements first. A report without tables gives its summary instead.
+// placements first. A report without tables writes its summary instead.
 //
-// A text that a spreadsheet would take for a formula gets an apostrophe in
-// front, and what is not printable is escaped, but for tabs: so is the end of a
-// line, since what follows it would begin a line of the log of a CI job, whose
-// runner obeys `::name::`. All of it comes from names in files that somebody
-// else wrote.
+// A text that a spreadsheet would read as a formula gets an apostrophe in
+// front. Characters that are not printable are escaped, except tabs. Line ends
+// are escaped too, since the text after one would begin a line of a CI job's
+// log, whose runner executes `::name::`. All of these may occur in names from
+// files that somebody else wrote.
 #include <algorithm>
 #include <charconv>
 
@@ -30,8 +30,8 @@ bool is_special(char c) {
 }
 
 void append_field(std::string& out, std::string_view field) {
-  // A line that begins with `::` may be a command to the runner of a CI job,
-  // one that begins with a quote is not.
+  // The runner of a CI job may execute a line that begins with `::`, but not
+  // one that begins with a quote.
   const bool needs_quotes =
       field.empty() || field.front() == ' ' || field.back() == ' ' ||
       (contains(field, ':') && without_commands(field) != field);
@@ -54,7 +54,7 @@ bool is_number(std::string_view text) {
   return problem == std::errc() && rest == end;
 }
 
-// Spreadsheets compute what begins so.
+// Returns whether a spreadsheet would compute the text.
 bool is_formula(std::string_view text) {
   return !text.empty() &&
          std::string_view("=+-@\t\r\n").find(text.front()) !=

@@ -5,7 +5,7 @@
 //   ::error file=rules.yaml,line=3,col=42,endColumn=44,title=SP203 ...::text
 //
 // Source: GitHub's "Workflow commands for GitHub Actions". Percent signs and
-// line ends are escaped everywhere, colons and commas in properties too.
+// line ends are escaped everywhere, colons and commas also in properties.
 #include "base/text.h"
 #include "report/diagnostics_text.h"
 #include "report/output.h"

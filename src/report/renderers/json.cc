@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One JSON object, written as it is produced: `schema`, `command`, `summary`,
-// `tables` and `diagnostics`. Each row is one line, so reports can be compared
-// with line tools.
+// `tables` and `diagnostics`. Each row is one line, so line-based tools can
+// compare reports.
 #include "report/json.h"
 
 #include <utility>
@@ -18,7 +18,8 @@ namespace {
 
 constexpr std::string_view kSchema = "shardplan.report/1";
 
-// Writes what stands between the items of a list or object, one item a line.
+// Writes the separators between the items of a list or object, one item per
+// line.
 class Lines {
  public:
   Lines(std::string& out, std::string_view indent)
@@ -27,7 +28,7 @@ class Lines {
     if (!std::exchange(first_, false)) out_ += ',';
     out_ += line_;
   }
-  // The closing bracket, on a line of its own unless there was nothing.
+  // Writes the closing bracket, on its own line unless there are no items.
   void close(std::string_view indent, char bracket) {
     if (!first_) {
       out_ += '\n';
@@ -38,7 +39,7 @@ class Lines {
 
  private:
   std::string& out_;
-  std::string line_;  // its end and what stands before the next one
+  std::string line_;  // the line end and the indentation of the next item
   bool first_ = true;
 };
 
@@ -59,7 +60,7 @@ void write_summary(const Report& report, Output& out) {
   lines.close("  ", '}');
 }
 
-// What stands before each cell of a row: `{"parameter": `, `, "dtype": `.
+// Returns the text before each cell of a row: `{"parameter": `, `, "dtype": `.
 std::vector<std::string> row_keys(const Table& table) {
   std::vector<std::string> keys;
   for (const Column& column : table.columns) {
@@ -70,7 +71,8 @@ std::vector<std::string> row_keys(const Table& table) {
   return keys;
 }
 
-// What follows the text of the first cell of a row, up to the end of its line.
+// Returns, for each rest, the text from after the first cell to the end of the
+// line.
 std::vector<std::string> written_rests(const std::vector<Row>& rests,
                                        const std::vector<std::string>& keys) {
   std::vector<std::string> written;

@@ -5,13 +5,13 @@
 //   <testcase classname="SP302 large-replicated-parameter" name="..">
 //     <failure type="SP302" message="..">..</failure>
 //
-// Errors are failures, as the exit code has them. Warnings and notes pass and
-// have their text as output, since CI servers count every failure alike. A run
-// without findings is one case that passes, so that no server takes an empty
-// suite for a run that did not happen.
+// Errors are failures, in agreement with the exit code. Warnings and notes pass
+// and have their text as output, since CI servers count every failure alike. A
+// run without findings is one case that passes, so that no server mistakes an
+// empty suite for a run that did not happen.
 //
 // Source: the schema of Jenkins's xUnit plugin (junit-10.xsd); `file` and
-// `line` as GitLab and pytest have them.
+// `line` follow GitLab and pytest.
 #include <algorithm>
 #include <string>
 #include <string_view>

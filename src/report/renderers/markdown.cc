@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A page of GitHub-flavoured Markdown, as $GITHUB_STEP_SUMMARY takes it: the
-// headline, the tables for people, the findings as a list.
+// A page of GitHub-flavoured Markdown, suitable for $GITHUB_STEP_SUMMARY: the
+// headline, the tables for people, and the findings as a list.
 #include "report/markdown.h"
 
 #include <algorithm>
@@ -19,7 +19,8 @@
 namespace shardplan {
 namespace {
 
-// Names and patterns are what text may shorten; they are code.
+// Returns the cell; names and patterns, which text formats may shorten, are
+// code.
 std::string cell_markdown(const Cell& cell, const Column& column,
                           const Style& style) {
   const bool name =
@@ -32,7 +33,7 @@ std::string cell_markdown(const Cell& cell, const Column& column,
   return name ? markdown_code(text, true) : markdown_plain(text, true);
 }
 
-// Text within an element: a block of HTML, in which no Markdown is read.
+// Returns text for an HTML block, in which Markdown is not parsed.
 std::string html_text(std::string_view text) {
   std::string out;
   for (const MarkdownWord& word : markdown_words(text)) {
@@ -53,7 +54,7 @@ std::string html_text(std::string_view text) {
   return out;
 }
 
-// A line of a paragraph that would begin a list or underline a heading.
+// Escapes a line of a paragraph that would begin a list or underline a heading.
 std::string paragraph_line(std::string text) {
   const size_t digits =
       std::min(text.find_first_not_of("0123456789"), text.size());
@@ -79,12 +80,12 @@ class Page {
     for (size_t i = 0; i < lines.size(); ++i) {
       if (i == 0) out_.buffer() += '\n';
       out_.buffer() += paragraph_line(markdown_prose(printable(lines[i])));
-      // Two blanks keep the line's end.
+      // Two blanks preserve the line end.
       out_.buffer() += i + 1 < lines.size() ? "  \n" : "\n";
     }
   }
 
-  // The fence is longer than any run of backticks, so that no line ends it.
+  // The fence is longer than any run of backticks, so no line ends it.
   void verbatim(const std::vector<std::string>& lines) {
     size_t longest = 2;
     for (const std::string& line : lines) {
@@ -193,7 +194,7 @@ class Page {
   Output& out_;
 };
 
-// What `fill` writes, as text.
+// Returns the page that `fill` writes, as text.
 template <typename Fill>
 std::string page_text(const Style& style, const Fill& fill) {
   std::string text;
@@ -208,7 +209,7 @@ std::string page_text(const Style& style, const Fill& fill) {
   return text;
 }
 
-// Parts in their order while there is room, and how many were left out.
+// Writes the parts in order while they fit, and how many were omitted.
 void render_within(const Report& report, const Style& style,
                    const TextSink& sink) {
   const std::string head = page_text(style, [&](Page& page) {
@@ -217,7 +218,7 @@ void render_within(const Report& report, const Style& style,
     page.paragraph(report.closing);
     page.paragraph(report.notes);
   });
-  // Room for the last line.
+  // Reserves room for the last line.
   constexpr size_t kLastLine = 200;
   size_t taken = head.size() + kLastLine;
   std::string text = head;
@@ -255,7 +256,7 @@ void render_within(const Report& report, const Style& style,
 
 void render_markdown(const Report& report, const Style& style,
                      const TextSink& sink) {
-  // A page has no terminal's limits.
+  // A page does not have a terminal's limits.
   Style plain;
   plain.exact = style.exact;
   if (report.most_bytes > 0) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The output formats; each is one file beside this, listed in report.cc.
+// The output formats. Each is implemented in one file of this folder and listed
+// in report.cc.
 #pragma once
 
 #include "report/report.h"

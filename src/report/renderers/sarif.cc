@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// SARIF 2.1.0, as code scanning and editors read it: one run, a rule per code
-// that occurs, a result per finding at its line, with the edits that remove it.
+// SARIF 2.1.0 for code scanning and editors: one run, a rule per code that
+// occurs, and a result per finding at its line, with the edits that remove it.
 //
 // Source: OASIS, "Static Analysis Results Interchange Format (SARIF) Version
-// 2.1.0", sections in parentheses below. tests/data/judge_sarif.py holds it
-// against the standard's schema and Microsoft's validator.
+// 2.1.0"; section numbers are in parentheses below. tests/data/judge_sarif.py
+// checks the output with the standard's schema and Microsoft's validator.
 //
 // A finding without a line is a result about the model's file as a whole, since
-// GitHub refuses results without a file; where there is none, and where nothing
-// could be judged, it is a notification of the tool (3.58).
+// GitHub rejects results without a file. If there is no such file, or if
+// nothing could be checked, it is a notification of the tool (3.58).
 #include <map>
 #include <set>
 #include <string>
@@ -33,15 +33,16 @@ using Json = nlohmann::ordered_json;
 constexpr std::string_view kSarifSchema =
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/"
     "sarif-schema-2.1.0.json";
-// Changes when fingerprint() does (3.27.17).
+// Must change when fingerprint() changes (3.27.17).
 constexpr std::string_view kFingerprint = "shardplanFinding/v1";
-// Bytes of a text that a result shows beside its place.
+// Longest text, in bytes, that a result shows next to its place.
 constexpr size_t kMostSnippet = 200;
-// Names of a finding that become results' logical locations (3.33): they are
-// for people, and `properties` has all.
+// Number of parameter names that become logical locations of a result (3.33).
+// They are for people; `properties` lists all names.
 constexpr size_t kMostLogicalLocations = 20;
 
-// Braces would be placeholders (3.11.5) and `[text](target)` a link (3.11.6).
+// Escapes braces, which would be placeholders (3.11.5), and `[text](target)`,
+// which would be a link (3.11.6).
 std::string sarif_text(std::string_view text) {
   std::string out;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -57,7 +58,7 @@ Json message(std::string_view text) {
   return {{"text", sarif_text(printable(text))}};
 }
 
-// RFC 3986: what is not an unreserved character or `/` is in percents.
+// Percent-encodes everything except unreserved characters and `/` (RFC 3986).
 std::string uri_of(const std::string& path, const std::string& prefix) {
   constexpr std::string_view kDigits = "0123456789ABCDEF";
   std::string uri;
@@ -119,7 +120,8 @@ class SarifRun {
  private:
   using Numbers = std::map<Code, size_t>;
 
-  // The file that a result is in: that of its place, or the model's.
+  // Returns the label that places the result; null: the result is about the
+  // model's file.
   const Label* place(const Diagnostic& diagnostic) const {
     return place_in_file(report_, diagnostic);
   }
@@ -140,7 +142,7 @@ class SarifRun {
       all.push_back({{"id", code_id(code)},
                      {"name", info.name},
                      {"shortDescription", message(info.summary)},
-                     // GitHub wants it too (its validator's rule GH2012).
+                     // GitHub also requires it (its validator's rule GH2012).
                      {"fullDescription", message(info.summary)},
                      {"help", message("`shardplan explain " + code_id(code) +
                                       "` explains it and how to fix it.")},
@@ -157,7 +159,7 @@ class SarifRun {
     return {{"uri", uri_of(name, report_.repository_prefix)}};
   }
 
-  // `snippet`: the text itself, where it is one that people wrote.
+  // `snippet`: includes the text itself, if it is short.
   Json physical(const Label& label, bool snippet) const {
     const Place at = place_of(label.where);
     Json region = {{"startLine", at.line},
@@ -190,9 +192,9 @@ class SarifRun {
     return location;
   }
 
-  // What says that a finding of another run is this one, though lines and
+  // Returns a hash that identifies the finding across runs, even if lines or
   // layers were added: the code, its axis and dimension, the file, and the
-  // parameters as they fold or else stable_subject().
+  // folded parameters or else stable_subject().
   std::string fingerprint(const Diagnostic& diagnostic) const {
     const Label* label = place(diagnostic);
     Sha256 hash;
@@ -205,7 +207,7 @@ class SarifRun {
     add(std::to_string(diagnostic.subject.dim));
     add(label != nullptr ? label->where.file->name() : report_.main_file);
     std::set<std::string> names;
-    std::string last;  // those of a class mostly follow one another
+    std::string last;  // members of a class are mostly adjacent
     for (const std::string& name : diagnostic.parameters) {
       std::string folded = folded_name(name);
       if (folded == last) continue;
@@ -230,8 +232,8 @@ class SarifRun {
     return all;
   }
 
-  // Edits of one file, ascending and apart from one another, as SARIF wants its
-  // replacements (3.56).
+  // Returns the edits of one file per fix, ascending and not overlapping, as
+  // SARIF requires of replacements (3.56).
   Json fixes_of(const Diagnostic& diagnostic) const {
     Json all = Json::array();
     for (const Fix& fix : diagnostic.fixes) {
@@ -259,7 +261,7 @@ class SarifRun {
   }
 
   Json result(const Diagnostic& diagnostic) {
-    // Two findings that only their words tell apart are two findings.
+    // Findings that differ only in their words are distinct findings.
     std::string identity = fingerprint(diagnostic);
     const size_t nth = ++seen_[identity];
     if (nth > 1) identity += ":" + std::to_string(nth);
@@ -296,9 +298,9 @@ class SarifRun {
   const Report& report_;
   std::vector<const Diagnostic*> results_;
   std::vector<const Diagnostic*> notifications_;
-  Numbers rule_numbers_;  // places among the descriptors, ascending by code
+  Numbers rule_numbers_;  // indices of the descriptors, ordered by code
   Numbers notification_numbers_;
-  std::map<std::string, size_t> seen_;  // fingerprints
+  std::map<std::string, size_t> seen_;  // number of findings per fingerprint
 };
 
 }  // namespace
@@ -307,11 +309,11 @@ void render_sarif(const Report& report, const Style&, const TextSink& sink) {
   const Json log = {{"$schema", kSarifSchema},
                     {"version", "2.1.0"},
                     {"runs", Json::array({SarifRun(report).json()})}};
-  // ASCII alone: nothing in it acts on a terminal, and bytes that are no UTF-8
-  // become U+FFFD.
+  // The output is ASCII only: it cannot affect a terminal, and bytes that are
+  // not UTF-8 become U+FFFD.
   const std::string text =
       log.dump(2, ' ', true, Json::error_handler_t::replace);
-  // A `#` is in no place but strings: see append_printable_json.
+  // `#` occurs only in strings: see append_printable_json.
   std::string safe;
   for (const char c : text) {
     if (c == '#' && safe.ends_with('#')) {

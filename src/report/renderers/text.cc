@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What people see at a terminal: blocks of lines with an empty line between
-// them: the headline, findings where they are the answer, a drawing, the
-// tables, and at the end the notes with the next step.
+// Text for a terminal: blocks of lines separated by empty lines. They are the
+// headline, the findings if they are the answer, a drawing, the tables, and at
+// the end the notes with the next step.
 #include "report/diagnostics_text.h"
 #include "report/output.h"
 #include "report/renderers/renderers.h"
@@ -79,7 +79,7 @@ void render_text(const Report& report, const Style& style,
 }
 
 // One line per finding, `file:line:column: error[SP101] message`, and nothing
-// else: the form that editors and grep understand.
+// else: the format that editors and grep expect.
 
 void render_concise(const Report& report, const Style&, const TextSink& sink) {
   if (report.diagnostics != nullptr) write_concise(*report.diagnostics, sink);

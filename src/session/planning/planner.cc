@@ -17,7 +17,7 @@
 namespace shardplan {
 namespace {
 
-// The rules of a plan as a file of ours has them.
+// Returns the rules of a plan as a rules file.
 std::optional<std::string> written_rules(const Session& session,
                                          const std::string& flags,
                                          Diagnostics& diags) {
@@ -26,7 +26,7 @@ std::optional<std::string> written_rules(const Session& session,
   return export_text(kYamlTarget, input, diags);
 }
 
-// What `analyze` would be asked for the point.
+// Returns the request with which `analyze` judges the point.
 PlanRequest planning_of(const PlannerRequest& request, const PlanPoint& point) {
   PlanRequest planning = request.planning;
   const Mesh mesh = mesh_of(point);
@@ -70,7 +70,7 @@ std::optional<WorkloadRequest> workload_of(const PlannerRequest& request,
   return workload;
 }
 
-// Judged from the rules that are written for it, read again, on a path that
+// Judges the plan again from the rules that are written for it. This path
 // shares nothing with the search.
 std::optional<VerifiedPlan> verified(const PlanQuestion& question,
                                      const PricedPlan& plan, Host& host,
@@ -85,7 +85,7 @@ std::optional<VerifiedPlan> verified(const PlanQuestion& question,
   if (!workload) return std::nullopt;
   PlanRequest planning = planning_of(request, point);
   Diagnostics quiet = diags.fresh();
-  // With the rules of the question, which may have one more than the request.
+  // Use the question's rules: they may have one rule more than the request.
   RuleSet rules = question.inputs.rules;
   if (point.experts == 1) drop_shipped_views(rules);
   auto session = open_session(planning, memory,
@@ -121,7 +121,8 @@ std::optional<VerifiedPlan> verified(const PlanQuestion& question,
                       *std::move(written)};
 }
 
-// The point that holds least at most; empty where none is legal.
+// Returns the point whose upper bound on memory is the least; empty if none is
+// legal.
 std::optional<PricedPlan> smallest_of(const PlanSpace& space,
                                       const PlanCosts& costs, int threads) {
   const std::vector<PlanPoint> points = smallest_points(space, costs);
@@ -133,7 +134,7 @@ std::optional<PricedPlan> smallest_of(const PlanSpace& space,
   std::optional<PricedPlan> smallest;
   for (size_t i = 0; i < points.size(); ++i) {
     if (found[i].verdict == PlanVerdict::Illegal) continue;
-    // What has a time was judged as a whole, and not by its state alone.
+    // A point with a time was judged in full, not by its state alone.
     const auto rank = [](const PlanCost& cost) {
       return std::pair(!cost.timed, cost.most_memory);
     };
@@ -144,7 +145,7 @@ std::optional<PricedPlan> smallest_of(const PlanSpace& space,
   return smallest;
 }
 
-// "@llama", or the files as they were given.
+// Returns "@llama", or the files as given.
 std::string rules_text(const PlanQuestion& question) {
   const PlanRequest& planning = question.request.planning;
   if (!planning.rules.empty()) return joined(planning.rules, ", ");
@@ -154,7 +155,8 @@ std::string rules_text(const PlanQuestion& question) {
   return "@" + name.substr(from, name.rfind('.') - from);
 }
 
-// The best of each shape, what is to be kept, and what turned out to be better.
+// Returns the best plan of each shape, the rivals to keep, and rivals that
+// turned out to be better.
 std::vector<ShownPlan> shown_plans(const PlannedTraining& planned,
                                    const std::vector<RivalPlan>& kept) {
   const PlannerRequest& request = planned.question->request;
@@ -182,7 +184,7 @@ std::vector<ShownPlan> shown_plans(const PlannedTraining& planned,
   return shown;
 }
 
-// Finds the least memory, and the number of devices that would be enough.
+// Finds the least memory, and a number of devices that suffices.
 bool find_lacking(PlannedTraining& planned, Diagnostics& diags) {
   const PlanQuestion& question = *planned.question;
   const int threads = threads_of(question);
@@ -244,7 +246,7 @@ std::vector<PlanFlag> flags_of(const PlanSpace& space, const PlanPoint& point) {
 
 namespace {
 
-// Empty, with the reason reported.
+// Runs one search. Empty, with the reason reported.
 std::optional<PlannedTraining> search_training(const PlannerRequest& request,
                                                Host& host, Diagnostics& diags,
                                                ProgressListener& progress) {
@@ -293,7 +295,7 @@ std::optional<PlannedTraining> plan_training(const PlannerRequest& request,
     diags.add_all(asked);
     return planned;
   }
-  // Host memory costs time on every step, and comes last.
+  // Host memory costs time in every step, so it is tried last.
   PlannerRequest more = request;
   const auto add = [&](const char* flag, bool& what) {
     if (what) return false;

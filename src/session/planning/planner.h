@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Planner: from a model and devices to the way of training that takes least
-// time, found by search/ and judged again from what was written down.
+// plan_training(): finds the fastest training plan for a model on given
+// devices. search/ finds the plan, and it is judged again from the rules
+// written for it.
 #pragma once
 
 #include <cstdint>
@@ -20,11 +21,11 @@
 
 namespace shardplan {
 
-// A point, judged as `analyze` judges what flags say.
+// A point, judged as `analyze` judges its flags.
 struct VerifiedPlan {
   Session session;
   MemoryAnswer answer;
-  std::string rules;  // its rules as a file, with mesh and views
+  std::string rules;  // the plan's rules as a file, with mesh and views
 };
 
 struct ShownPlan {
@@ -37,30 +38,32 @@ struct ShownPlan {
 struct PlannedTraining {
   std::shared_ptr<const PlanQuestion> question;
   PlanAnswer answer;
-  // The best of each shape and the rivals that were asked for, the cheapest
-  // first: it is the plan. Empty: nothing fits.
+  // The best of each shape and the requested rivals, the cheapest first, which
+  // is the plan. Empty: nothing fits.
   std::vector<ShownPlan> shown;
   std::optional<VerifiedPlan> winner;
   // The reason if it is unknown whether the framework can run the winner's
   // tensor parallelism; else empty.
   std::string unknown;
   std::vector<RivalPlan> why_not;
-  // If nothing fits: the point that holds least, and the fewest devices, in
-  // powers of two times those asked for, on which something fits.
+  // If nothing fits: the point that needs the least memory; and the point that
+  // fits on the fewest devices, tried in powers of two times the requested
+  // number.
   std::optional<PricedPlan> smallest;
   std::optional<PricedPlan> with_more;
   int64_t more_devices = 0;
-  // Then nothing fits with this in host memory either: values of --offload.
+  // If nothing fits: the state that was also tried in host memory, as values of
+  // --offload.
   std::vector<std::string> offloads = {};
 };
 
-// Empty, with the reason reported. A winner that the second judgement does not
-// confirm is a bug of ours.
+// Finds the fastest plan. Empty, with the reason reported. Fails a
+// SHARDPLAN_CHECK if the second judgement does not confirm the winner.
 std::optional<PlannedTraining> plan_training(const PlannerRequest& request,
                                              Host& host, Diagnostics& diags,
                                              ProgressListener& progress);
 
-// What `analyze` takes for the point, beside what was asked for.
+// Returns the `analyze` flags for the point, beyond those of the request.
 std::vector<PlanFlag> flags_of(const PlanSpace& space, const PlanPoint& point);
 
 }  // namespace shardplan

@@ -25,7 +25,7 @@ std::string first_error(const Diagnostics& diags) {
   return "";
 }
 
-// Axes of size 1, which shard nothing, are none of the placement's.
+// Ignores axes of size 1, which shard nothing.
 bool is_placed_so(const Plan& plan, const ForbiddenSpec& forbidden) {
   const auto shortened = [](std::vector<AxisNames> dims) {
     while (!dims.empty() && dims.back().empty()) dims.pop_back();
@@ -56,9 +56,10 @@ double tensor_waits(const StepTime& time) {
   return waits;
 }
 
-// What computing takes, and what tensor parallelism waits for where it lies
-// inside the fastest link, which other ways of data parallelism do not change:
-// stages wait for the slowest of them in all micro-batches but, in chunks, one.
+// Returns a lower bound for all points of the pass: the computing time and, if
+// tensor parallelism uses the fastest link, its exposed communication, because
+// other splits of data parallelism change neither. Stages wait for the slowest
+// of them in all rounds (micro-batches times chunks) but one.
 double least_of_pass(const PlanPoint& point, const StepTime& time) {
   if (point.innermost != PlanAxis::Tensor) return time.unsent;
   const auto rounds = static_cast<double>(point.microbatches * point.chunks);
@@ -67,8 +68,8 @@ double least_of_pass(const PlanPoint& point, const StepTime& time) {
 
 }  // namespace
 
-// An evaluator of a variant that nobody else uses meanwhile: the one that last
-// had the point's program, if there is one, which makes half of a price.
+// Leases an evaluator of a variant for exclusive use. It prefers the one that
+// last partitioned the point's program, which is half of the cost of a price.
 class PlanPricing::Lease {
  public:
   Lease(PlanPricing& of, Variant& variant, const PlanPoint& point)
@@ -95,7 +96,7 @@ class PlanPricing::Lease {
   Evaluator* operator->() const { return own_.evaluator.get(); }
 
  private:
-  // What the partitioned program depends on.
+  // Returns what the partitioned program depends on.
   static PlanPoint program_of(PlanPoint point) {
     point.chunks = 1;
     point.balanced = false;
@@ -197,8 +198,8 @@ Candidate PlanPricing::candidate_of(const PlanPoint& point, const Mesh& mesh,
 
 namespace {
 
-// What is the same for plans of the same tensor and expert parallelism: their
-// degrees, and which dimensions of which placements they cut.
+// Returns a key for plans with the same tensor and expert parallelism: their
+// degrees, and the dimensions of placements that they shard.
 std::string tensor_key(const PlanPoint& point, const Plan& plan) {
   std::string key = std::to_string(point.of(PlanAxis::Tensor)) + "," +
                     std::to_string(point.experts) + "," +
@@ -348,9 +349,9 @@ std::optional<PlanCost> PlanPricing::refused(const PlanPoint& shape) {
 
 namespace {
 
-// m micro-batches take m times the slowest stage, which takes as long as the
-// average at least, and what the others take once, in chunks. `seconds`: of a
-// micro-batch in all stages.
+// Returns the least seconds of a step. m micro-batches take m times the slowest
+// stage, which takes at least the average, plus the other stages once, divided
+// by the chunks. `seconds` is for one micro-batch in all stages.
 double of_step(const PlanPoint& pass, double seconds) {
   const double stage = seconds / static_cast<double>(pass.of(PlanAxis::Stages));
   return static_cast<double>(pass.microbatches) * stage +
@@ -363,14 +364,15 @@ int64_t sequences_of(const PlanSpace& space, const PlanPoint& pass) {
 
 }  // namespace
 
-// A few devices with the whole model and so many sequences at once.
+// A few devices with the whole model and a given number of sequences at once.
 struct PlanPricing::Sample {
   std::mutex mutex;
   std::unique_ptr<Evaluator> evaluator;
   Candidate candidate;
   Evaluator::Placed* on = nullptr;
   std::optional<Budget> budget;
-  std::map<std::pair<SharedWork, size_t>, double> seconds;  // by policy, too
+  std::map<std::pair<SharedWork, size_t>, double> seconds;  // by shared work
+                                                            // and policy
 };
 
 PlanPricing::PlanPricing(const PricingInput& input) : in_(input) {}
@@ -385,7 +387,7 @@ double PlanPricing::sampled_seconds(const PlanPoint& pass, bool whole,
     point.tokens_over_tensor = pass.tokens_over_tensor;
     point.experts = pass.experts;
     point.expert_tensor = pass.expert_tensor;
-    // Data parallelism gives the devices that experts are dealt out over.
+    // Data parallelism provides the devices that experts are placed over.
     const int64_t inside = point.of(PlanAxis::Tensor) * sequence;
     point.of(PlanAxis::Shards) =
         std::lcm(inside, point.experts * point.expert_tensor) / inside;
@@ -435,7 +437,8 @@ double PlanPricing::sampled_seconds(const PlanPoint& pass, bool whole,
   return of_step(pass, seconds);
 }
 
-// At least kMost sequences: those of the pass, doubled as often as it takes.
+// Returns at least kMost sequences: those of the pass, doubled as often as
+// needed.
 int64_t PlanPricing::most_sequences(const PlanPoint& pass) const {
   constexpr int64_t kMost = 64;
   int64_t sequences = sequences_of(in_.space, pass);
@@ -445,10 +448,10 @@ int64_t PlanPricing::most_sequences(const PlanPoint& pass) const {
 
 namespace {
 
-// The part of all layers that the fullest stage keeps, counting each
-// micro-batch that is in flight: with 1F1B as many as there are stages from
-// there on, and interleaved no fewer. Even stages, whose remainder goes to the
-// first, keep this at least.
+// Returns the fraction of all layers' activations that the fullest stage saves,
+// counting each micro-batch in flight. With 1F1B, a stage has as many in flight
+// as there are stages from it to the last; interleaving has no fewer. Even
+// stages, whose remainder goes to the first ones, save at least this.
 double kept_part(const PlanSpace& space, const PlanPoint& point) {
   const int64_t stages = point.of(PlanAxis::Stages);
   const std::vector<int64_t> layers = stage_layers(space, point);
@@ -490,7 +493,8 @@ LeastCost PlanPricing::least(const PlanPoint& point) {
   return cost;
 }
 
-// Not all of it is cut by tensor parallelism.
+// Prices tensor parallelism separately, because it does not shard everything
+// that is saved.
 double PlanPricing::kept(const PlanPoint& pass) {
   if (pass.experts > 1) return held_[pass.remat].kept;
   const std::lock_guard lock(kept_mutex_);
@@ -510,10 +514,10 @@ double PlanPricing::kept(const PlanPoint& pass) {
   return known->second;
 }
 
-// Weights that devices do not all have room for are gathered for forward and
-// for backward of each micro-batch, and their gradients are scattered.
+// Weights that do not fit unsharded are gathered for forward and for backward
+// of each micro-batch, and their gradients are reduce-scattered.
 double PlanPricing::gathering(const PlanPoint& pass, double kept) const {
-  // Experts that are dealt out are gathered over fewer devices.
+  // Experts placed whole are gathered over fewer devices.
   const auto& limit = in_.asked.options.limit;
   if (pass.experts > 1 || !limit || layer_weights_ == 0) return 0;
   int64_t ranks = pass.data();
@@ -539,8 +543,9 @@ double PlanPricing::gathering(const PlanPoint& pass, double kept) const {
   return seconds * static_cast<double>(pass.microbatches);
 }
 
-// A sample of a model with experts has whole sequences: if they are cut, which
-// tokens are exchanged depends on data parallelism, which a sample lacks.
+// Samples of a model with experts have whole sequences: if sequences are
+// sharded, the exchanged tokens depend on data parallelism, which a sample
+// lacks.
 int64_t PlanPricing::sampled_parts(const PlanPoint& pass, int64_t most) const {
   return in_.space.experts > 1 ? 1
                                : std::gcd(pass.of(PlanAxis::Sequence), most);
@@ -577,7 +582,8 @@ PlanCosts PlanPricing::costs() {
               : std::nullopt};
 }
 
-// A point with other sequences on devices without a limit.
+// Returns the point with another number of sequences, on devices without a
+// limit.
 Candidate PlanPricing::unlimited(const PlanPoint& point, int64_t sequences,
                                  const Variant& variant) const {
   Candidate candidate = candidate_of(point, mesh_of(point), variant);
@@ -603,7 +609,7 @@ bool PlanPricing::find_least(Diagnostics& diags) {
     }
   }
   held_.resize(remats_.size());
-  if (!variant_of({}).ground) return true;  // every point says why
+  if (!variant_of({}).ground) return true;  // every point reports why
   for (size_t remat = 0; remat < remats_.size(); ++remat) {
     PlanPoint point;
     point.remat = remat;
@@ -614,8 +620,8 @@ bool PlanPricing::find_least(Diagnostics& diags) {
   return true;
 }
 
-// So many sequences that what is kept of them is more than all else: the
-// fullest moment is when forward is over.
+// Uses so many sequences that their activations exceed everything else, so that
+// the peak is at the end of forward.
 std::optional<PlanPricing::Held> PlanPricing::held_by(const PlanPoint& point,
                                                       Diagnostics& diags) {
   constexpr int64_t kMany = 64;

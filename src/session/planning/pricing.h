@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the points of a PlanSpace cost: each is judged as any other command
-// would judge it (evaluate/evaluate.h).
+// PlanPricing: the costs of the points of a PlanSpace. Each point is judged as
+// any other command would judge it (evaluate/evaluate.h).
 #pragma once
 
 #include <array>
@@ -23,19 +23,19 @@
 
 namespace shardplan {
 
-// What no plan may place so.
+// A spec that no plan may give to these parameters.
 struct ForbiddenSpec {
-  std::string text;                // as a user wrote it
-  std::vector<size_t> parameters;  // of the manifest
+  std::string text;                // as the user wrote it
+  std::vector<size_t> parameters;  // indices into the manifest
   PartitionSpec spec;
 };
 
-// All must outlive the pricing.
+// Everything that it refers to must outlive the pricing.
 struct PricingInput {
   const PlanRequest& planning;
-  const MemoryRequest& memory;  // with a batch and a length
+  const MemoryRequest& memory;  // with a batch and a sequence length
   const Inputs& inputs;         // with the rules of all views
-  const AskedMemory& asked;     // without stages, ZeRO and axes of tokens
+  const AskedMemory& asked;     // without stages, ZeRO and token axes
   const StepModel& step;
   const PlanSpace& space;
   const std::vector<ForbiddenSpec>& forbidden;
@@ -44,31 +44,33 @@ struct PricingInput {
 class PlanPricing {
  public:
   ~PlanPricing();
-  // Null, with the reason reported: rules that cannot be searched for, a
-  // profile without figures for the step.
+  // Prepares the pricing. Null, with the reason reported: a remat policy is
+  // invalid, the rules cannot be matched, or the profile lacks what a step's
+  // time needs.
   static std::unique_ptr<PlanPricing> of(const PricingInput& input,
                                          Diagnostics& diags);
 
-  // Safe to call from several threads.
+  // Prices a point. Safe to call from several threads.
   PlanCost price(const PlanPoint& point);
   std::optional<PlanCost> refused(const PlanPoint& shape);
   LeastCost least(const PlanPoint& point);
   PlanCosts costs();
-  // The reason if it is unknown whether the framework can run the tensor
-  // parallelism of a priced point; else empty.
+  // Returns why it is unknown whether the framework can run the tensor
+  // parallelism of a priced point; "" if it is known.
   std::string unknown_of(const PlanPoint& point);
 
  private:
-  // Points that the same rules and requests place: with stages, with tokens
-  // over tensor parallelism, with parts of sequences, with a view of experts.
+  // Points that share rules and options. Points differ in variant by whether
+  // they have stages, tokens over tensor parallelism, sequence parallelism, and
+  // a view of experts.
   struct Variant {
     struct Idle {
-      PlanPoint program;  // the last one's
+      PlanPoint program;  // of its last point
       std::unique_ptr<Evaluator> evaluator;
     };
     RuleSet rules;
     AskedMemory memory;
-    std::unique_ptr<const Groundwork> ground;  // null: `why`
+    std::unique_ptr<const Groundwork> ground;  // null: see `why`
     std::unique_ptr<const Asked> asked;
     std::vector<Idle> idle;  // the longest idle first
     std::string why;
@@ -90,18 +92,20 @@ class PlanPricing {
   Candidate unlimited(const PlanPoint& point, int64_t sequences,
                       const Variant& variant) const;
   bool find_least(Diagnostics& diags);
-  // Bytes of the whole model on one device: what is copied with weights, what
-  // ZeRO shares out, and what is kept of a sequence.
+  // Bytes of the whole model on one device: replicated with the weights
+  // (parameters and gradients), sharded by ZeRO (master weights and optimizer
+  // state), and saved for backward per sequence.
   struct Held {
     double copied = 0;
     double shared = 0;
     double kept = 0;
   };
   std::optional<Held> held_by(const PlanPoint& point, Diagnostics& diags);
-  // A bound by a few devices (Sample): `sequence` of those that the tokens of a
-  // sequence are cut over are there, and share their work with the others
-  // perfectly, as they do where `sequences` of each are more than those of the
-  // pass. `whole`: with tensor and expert parallelism, else one device.
+  // Returns a lower bound on the seconds of a step, computed for a few devices
+  // (Sample). The sample has `sequence` of the devices that a sequence is
+  // sharded over. They share their work perfectly with the others, as they do
+  // if `sequences` per device exceeds the pass's own number. `whole`: the
+  // sample has the pass's tensor and expert parallelism; else it is one device.
   struct Sample;
   double sampled_seconds(const PlanPoint& pass, bool whole, int64_t sequence,
                          int64_t sequences);
@@ -109,11 +113,11 @@ class PlanPricing {
   int64_t sampled_parts(const PlanPoint& pass, int64_t most) const;
   LeastCost closer(const PlanPoint& pass);
   LeastCost closest(const PlanPoint& pass);
-  // Bytes that all layers keep for backward, of a sequence and on all devices
-  // that share it.
+  // Returns the bytes per sequence that all layers save for backward, over all
+  // devices that share it.
   double kept(const PlanPoint& pass);
-  // What the fullest device holds at least; `kept`: the same of what is in
-  // flight on the fullest stage.
+  // Returns a lower bound on the bytes of the fullest device. `kept` is such a
+  // bound on what the fullest stage saves for micro-batches in flight.
   double bytes_of(const PlanPoint& point, double kept) const;
   int64_t most_sequences(const PlanPoint& pass) const;
 
@@ -121,18 +125,19 @@ class PlanPricing {
   std::mutex mutex_;
   std::array<std::unique_ptr<Variant>, 16> variants_;
   std::vector<Remat> remats_;
-  // By policy of rematerialisation; written before the search begins.
+  // Indexed by recompute policy; written before the search begins.
   std::vector<Held> held_;
-  // Bytes of all layers as they are gathered.
+  // Bytes of all layers in the dtype in which they are gathered.
   double layer_weights_ = 0;
-  // What a sequence keeps by parts of products, whether of tokens, and policy.
+  // Bytes saved per sequence, keyed by tensor parallelism, whether tokens are
+  // sharded over it, and recompute policy.
   std::mutex kept_mutex_;
   std::map<std::tuple<int64_t, bool, size_t>, double> kept_in_parts_;
   std::atomic<int64_t> evaluations_{0};
-  std::map<PlanPoint, PlanCost> known_;  // by price()
-  // By what is cut for tensor and expert parallelism.
+  std::map<PlanPoint, PlanCost> known_;  // results of price()
+  // Results by tensor_key().
   std::map<std::string, TensorParallelism> tensor_;
-  std::map<PlanPoint, std::string> unknown_;  // of points with such a reason
+  std::map<PlanPoint, std::string> unknown_;  // reasons by point
   std::mutex samples_mutex_;
   std::map<std::array<int64_t, 6>, std::unique_ptr<Sample>> samples_;
 };

@@ -19,16 +19,16 @@
 namespace shardplan {
 namespace {
 
-// What a step is assumed to be where nobody says: four million tokens, as
-// models of this kind are trained with (Llama 3 405B, 4 to 16 million), and
-// with many devices at least one sequence for every eight.
+// Defaults of a step: four million tokens, as models of this kind are trained
+// with (Llama 3 405B: 4 to 16 million), and with many devices at least one
+// sequence for every eight.
 constexpr int64_t kStepTokens = int64_t{1} << 22U;
 constexpr int64_t kDevicesPerSequence = 8;
 constexpr int64_t kMostTokens = 8192;
 
-// Evaluations after which what is within 2 % of the best is let go, and after
-// which the search ends: some seconds of two cores. With experts one takes
-// three times as long.
+// The number of evaluations after which branches within 2 % of the best are
+// skipped, and the number after which the search ends: a few seconds on two
+// cores. With experts, an evaluation takes three times as long.
 constexpr int64_t kExactLooks = 1000;
 constexpr int64_t kLooks = 1800;
 constexpr double kTolerance = 0.02;
@@ -48,8 +48,8 @@ bool names_axis(const RuleSet& rules, std::string_view axis) {
          });
 }
 
-// Meshes are tried without axes that rules name, and with copies (dp), which
-// rules need not name: both are declared, as `--axes` would.
+// Declares the axes of the search, as `--axes` would. Some of its meshes lack
+// axes that rules name, or have replicas (dp), which rules need not name.
 void declare_plan_axes(PlanRequest& planning, RuleSet& rules) {
   for (size_t i = 0; i < kPlanAxes; ++i) {
     const AxisName axis(kPlanAxisNames[i]);
@@ -72,7 +72,7 @@ bool check(const PlannerRequest& request, Diagnostics& diags) {
   return false;
 }
 
-// What is assumed of a step, in the request and in words.
+// Fills in what the request leaves open, and states each assumption.
 void assume(PlannerRequest& request, const Manifest& manifest,
             std::vector<std::string>& assumed) {
   MemoryRequest& memory = request.memory;
@@ -106,7 +106,7 @@ void assume(PlannerRequest& request, const Manifest& manifest,
   }
 }
 
-// Devices of the fastest link.
+// Returns the number of devices that the fastest link connects.
 int64_t domain_of(const HardwareProfile& card, int64_t devices) {
   if (card.links.empty() || !card.links.front().devices) return devices;
   return card.links.front().devices->value;
@@ -124,9 +124,10 @@ std::string axis_names() {
                                                std::end(kPlanAxisNames)));
 }
 
-// How many layers take as long as the head: a matrix multiplies by each of its
-// numbers once per token, of experts those that a token goes to, and attention
-// by a sequence's keys and values, of which half are before it.
+// Returns how many layers take as long as the head. Per token, a matrix
+// multiplies by each of its elements once (of experts, those that the token is
+// routed to), and attention by the keys and values of the sequence, half of
+// which precede the token.
 double head_in_layers(const Manifest& manifest, int64_t seq) {
   const Facts& facts = manifest.facts;
   const LayerGroups groups =
@@ -188,7 +189,7 @@ std::optional<PlanSpace> space_of(const PlannerRequest& request,
       space.remats.emplace_back(name);
     }
   }
-  // Rules for experts in a view of their own are what deals them out.
+  // Rules for experts in a view of their own place whole experts.
   const auto has_view = [](const auto& rule) {
     return rule.view == kExpertView;
   };
@@ -224,8 +225,8 @@ std::optional<PlanSpace> space_of(const PlannerRequest& request,
   return space;
 }
 
-// A pattern of all parameters whose names differ from this one in numbers
-// alone; empty where no parameter has the name.
+// Returns a pattern for all parameters whose names differ from this one only in
+// numbers; "" if no parameter has the name.
 std::string pattern_of_kind(std::string_view name, const Manifest& manifest) {
   bool is_there = false;
   for (size_t i = 0; i < manifest.size() && !is_there; ++i) {
@@ -385,7 +386,7 @@ std::unique_ptr<PlanQuestion> plan_question(const PlannerRequest& asked_for,
                                             ProgressListener& progress) {
   if (!check(asked_for, diags)) return nullptr;
   PlannerRequest request = asked_for;
-  // Rules of shipped sets for experts in their view are kept.
+  // This view keeps the shipped rules for experts.
   request.planning.views = {std::make_shared<SourceFile>(
       "--view", std::string(kExpertView) + ":ep=1")};
   auto inputs = read_inputs(request.planning, host, diags, progress);
@@ -415,7 +416,7 @@ std::unique_ptr<PlanQuestion> plan_question(const PlannerRequest& asked_for,
   if (!step) return nullptr;
   auto space = space_of(request, *inputs, *asked, diags);
   if (!space) return nullptr;
-  // The model shares what was read of it with its copies, which step refers to.
+  // The model shares its data with its copies, and step refers to that data.
   std::unique_ptr<PlanQuestion> question(
       new PlanQuestion{std::move(request), std::move(assumed),
                        *std::move(inputs), *std::move(asked), *std::move(step),

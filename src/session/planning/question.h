@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// PlanQuestion: a model, devices and a training step, read and completed with
-// what nobody said, and the space of plans for it with their costs.
+// PlanQuestion: a model, devices and a training step, completed with
+// assumptions for what the request leaves open, and the space of plans with
+// their costs.
 #pragma once
 
 #include <cstdint>
@@ -25,81 +26,83 @@
 namespace shardplan {
 
 struct PlannerRequest {
-  PlanRequest planning;  // with a number of devices, and no mesh
+  PlanRequest planning;  // with a number of devices and no mesh
   MemoryRequest memory;
   WorkloadRequest workload;
-  AxisNames over = {};                     // --over; empty: all that are there
-  std::vector<int64_t> microbatches = {};  // empty: all that divide
-  std::vector<std::string> remats = {};    // empty: the framework's
+  AxisNames over = {};                     // --over; empty: all available axes
+  std::vector<int64_t> microbatches = {};  // empty: all that divide the batch
+  std::vector<std::string> remats = {};    // empty: those of the framework
   SourcePtr fixed_mesh = {};               // --fix-mesh
   std::vector<SourcePtr> forbidden = {};   // --forbid, `PATTERN=SPEC`
   // --why-not: a mesh, `NAME=SPEC` or rules; --keep: rules.
   std::vector<SourcePtr> why_not = {};
   std::vector<std::string> keep = {};
   PlanObjective objective = PlanObjective::StepTime;
-  // What is not asked for, and is in `memory` since nothing fits without:
-  // values of --offload.
+  // Values of --offload that were not requested, but are set in `memory`
+  // because nothing fits without them.
   std::vector<std::string> offloads = {};
-  size_t shapes = 1;  // that are compared (--top)
+  size_t shapes = 1;  // shapes to compare (--top)
 };
 
 // A flag with which `analyze` judges a plan: {"mesh", "fsdp=8,tp=2"}. The value
-// of a switch is "".
+// is "" for a switch.
 struct PlanFlag {
   std::string name;
   std::string value = {};
 };
-// "--mesh fsdp=8,tp=2 --expert-parallel"
+// Returns "--mesh fsdp=8,tp=2 --expert-parallel".
 std::string flags_text(const std::vector<PlanFlag>& flags);
 
 struct PlanQuestion {
-  PlannerRequest request;            // with what was assumed
-  std::vector<std::string> assumed;  // sentences that say so
+  PlannerRequest request;            // includes the assumptions
+  std::vector<std::string> assumed;  // sentences that state the assumptions
   Inputs inputs;
   AskedMemory asked;
   StepModel step;
   std::vector<ForbiddenSpec> forbidden;
   PlanSpace space;
-  std::unique_ptr<PlanPricing> pricing;  // refers to all of these
+  std::unique_ptr<PlanPricing> pricing;  // refers to all other members
 };
 
-// A spec as a flag says it: `NAME=P(fsdp, tp)`, NAME a pattern or a parameter,
-// which stands for all that differ from it in numbers alone.
+// A spec in a flag, `NAME=P(fsdp, tp)`. NAME is a pattern or a parameter, which
+// stands for all parameters that differ from it only in numbers.
 struct FlaggedSpec {
   Rule rule;
-  std::vector<size_t> parameters;  // that it is for, at least one
+  std::vector<size_t> parameters;  // that the rule matches, at least one
 };
-// Empty, with the reason reported.
+// Reads such a flag. Empty, with the reason reported.
 std::optional<FlaggedSpec> read_flagged_spec(const SourcePtr& text,
                                              const Manifest& manifest,
                                              Diagnostics& diags);
 
-// Whether devices, their profile and one slice are given; else SP010.
+// Checks that the number of devices and their profile are given, and that there
+// is one slice (SP010).
 bool check_devices(const PlanRequest& planning, const MemoryRequest& memory,
                    Diagnostics& diags);
-// A mesh of all devices that are planned for. Empty, with the reason reported.
+// Reads a mesh, which must have all devices of the request. Empty, with the
+// reason reported.
 std::optional<Mesh> mesh_of_all(const SourcePtr& text,
                                 const PlanRequest& planning,
                                 Diagnostics& diags);
 
-// The same as a space has it. Empty, with the reason reported.
+// Reads such a mesh as a point of a space. Empty, with the reason reported.
 std::optional<PlanPoint> point_of(const SourcePtr& mesh,
                                   const PlanRequest& planning,
                                   Diagnostics& diags);
 
-// `first`: a rule that stands before those of the request. Null, with the
-// reason reported.
+// Reads and completes the request. `first`, if not null, is a rule that
+// precedes those of the request. Null, with the reason reported.
 std::unique_ptr<PlanQuestion> plan_question(const PlannerRequest& request,
                                             const Rule* first, Host& host,
                                             Diagnostics& diags,
                                             ProgressListener& progress);
 
-// What prices the points of another space of the question.
+// Returns the input to price the points of `space` for the question.
 PricingInput pricing_input(const PlanQuestion& question,
                            const PlanSpace& space);
 
-// Its search, with a budget of so many evaluations in all. `shapes` as of
-// search_plans().
+// Searches `space` for the question, within a fixed budget of evaluations.
+// `shapes`: see search_plans().
 PlanAnswer search_for(const PlanQuestion& question, const PlanSpace& space,
                       size_t shapes);
 int threads_of(const PlanQuestion& question);

@@ -25,8 +25,8 @@ RivalKind kind_of(std::string_view text, Host& host) {
                                                      : RivalKind::Mesh;
 }
 
-// What comes nearest: the least memory of what is legal, else the reason why
-// most are not.
+// Takes the legal plan with the least memory; if none is legal, takes the most
+// common reason.
 void take_nearest(const PlanAnswer& own, RivalPlan& rival) {
   for (const PricedPlan& each : own.priced) {
     if (each.cost.verdict == PlanVerdict::Illegal) continue;
@@ -85,7 +85,7 @@ std::optional<RivalPlan> on_mesh(const SourcePtr& text,
   return rival;
 }
 
-// The mesh is the winner's, since one spec hardly decides a mesh.
+// Uses the winner's mesh, because a single spec hardly changes the best mesh.
 std::optional<RivalPlan> with_spec(const SourcePtr& text,
                                    const PlanQuestion& question,
                                    const PlanAnswer& answer, Host& host,
@@ -134,7 +134,7 @@ std::optional<RivalPlan> with_rules(const SourcePtr& text,
   RivalPlan rival;
   rival.candidate = std::string(text->text());
   PlanSpace space = other->space;
-  // Rules that say their mesh are tried on it.
+  // Rules with their own mesh are tried on it.
   if (const auto& mesh = other->inputs.rules.mesh; mesh && !space.fixed) {
     const auto written = std::make_shared<SourceFile>(
         rival.candidate, joined_of(*mesh, ",", [](const AxisRequest& axis) {

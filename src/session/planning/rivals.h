@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans that somebody has in mind, beside the one that was found: another mesh,
-// another spec of one kind of parameter, other rules.
+// RivalPlan: a plan to compare with the one that was found, with another mesh,
+// another spec of one kind of parameter, or other rules.
 #pragma once
 
 #include <memory>
@@ -15,20 +15,21 @@
 
 namespace shardplan {
 
-// The best way to train that leaves as it is what was asked about.
+// The best plan that keeps the user's choice unchanged.
 struct RivalPlan {
-  std::string candidate;  // as it was written
+  std::string candidate;  // as the user wrote it
   PlanVerdict verdict = PlanVerdict::Illegal;
   std::string reason;  // why it is illegal
-  // With its own rules; null: those of the question.
+  // Set if it has its own rules; null: those of the question.
   std::shared_ptr<const PlanQuestion> question = nullptr;
-  // The best; where none fits, the one that holds least.
+  // The best plan; if none fits, the one that needs the least memory.
   std::optional<PricedPlan> best;
 };
 
-// `text`: a mesh, `NAME=SPEC` or rules (a file, or a shipped set). Specs are
-// tried on the mesh of `answer`, rules on every mesh. Empty, with the reason
-// reported: what cannot be read, or a spec where there is no plan.
+// Searches for the best plan with the user's choice. `text` is a mesh,
+// `NAME=SPEC` or rules (a file, or a shipped set). Specs are tried on the mesh
+// of `answer`, rules on every mesh. Empty, with the reason reported: the text
+// cannot be read, or there is no plan to try a spec in.
 std::optional<RivalPlan> rival_plan(const SourcePtr& text,
                                     const PlanQuestion& question,
                                     const PlanAnswer& answer, Host& host,

@@ -23,7 +23,7 @@
 namespace shardplan {
 namespace {
 
-// A prompt and an answer of a chat with some context before it.
+// The prompt and answer of a chat with some context.
 constexpr int64_t kInputTokens = 2048;
 constexpr int64_t kOutputTokens = 256;
 
@@ -79,7 +79,7 @@ Mesh mesh_of(const EngineMesh& mesh) {
   return Mesh(std::move(axes));
 }
 
-// What all layouts have in common.
+// Everything that layouts have in common.
 class ServingPlanner {
  public:
   static std::unique_ptr<ServingPlanner> of(const ServingPlanRequest& request,
@@ -92,7 +92,7 @@ class ServingPlanner {
         asked_memory(budgeted(request.engine, request.memory), request.planning,
                      request.workload, manifest, &inputs.rules, host, diags);
     if (!planner->asked_) return nullptr;
-    // A server's budget leaves the device out; its times do not.
+    // With an engine, the budget ignores the device, but times depend on it.
     planner->asked_->card = measured_card(request.memory, host, diags);
     planner->device_ = device_limit(request.memory, host, diags);
     planner->models_ = served_models(request.engine, inputs.model, host, diags);
@@ -109,7 +109,7 @@ class ServingPlanner {
     return planner;
   }
 
-  // Every layout of so many devices.
+  // Returns every layout of this many devices.
   std::vector<EngineMesh> layouts(int64_t devices) const {
     const bool has_experts =
         inputs_.model.manifest.facts.experts.value_or(0) > 1;
@@ -144,7 +144,7 @@ class ServingPlanner {
     return all;
   }
 
-  // Safe to call from several threads.
+  // Judges one layout. Safe to call from several threads.
   ServingPlan judge(const EngineMesh& mesh, int64_t requests) const {
     ServingPlan plan;
     plan.mesh = mesh;
@@ -156,7 +156,7 @@ class ServingPlanner {
     asked.serving = input;
     Candidate candidate;
     candidate.serving = input;
-    // An engine cuts the model itself: no placement is asked for.
+    // The engine shards the model itself, so no parameters are placed.
     const Plan unplaced{devices, {}, true, {}, {}, {}, {}};
     KeptLayers unused;
     const auto judge = PlanJudge::of(
@@ -169,7 +169,7 @@ class ServingPlanner {
       return plan;
     }
     const Serving& serving = *judged->serving;
-    constexpr double kMost = 1 << 20;  // of a model without a cache
+    constexpr double kMost = 1 << 20;  // for a model without a cache
     plan.sequences =
         static_cast<int64_t>(std::min(serving.sequences(0), kMost));
     plan.at_once = serving.settings.sequences * mesh.dp;
@@ -196,9 +196,9 @@ class ServingPlanner {
     return plan;
   }
 
-  // The number of requests that gives most, and how many numbers were tried.
-  // Times grow with the number of requests, so bisection finds the largest
-  // number that meets the limits.
+  // Returns the plan with the best number of requests, and how many numbers
+  // were tried. Times grow with the number of requests, so bisection finds the
+  // largest number that meets the limits.
   std::pair<ServingPlan, int64_t> best_of(const EngineMesh& mesh) const {
     if (request_.engine.concurrency) {
       return {judge(mesh, *request_.engine.concurrency), 1};
@@ -229,7 +229,8 @@ class ServingPlanner {
   ServingPlanner(const ServingPlanRequest& request, const Inputs& inputs)
       : request_(request), inputs_(inputs) {}
 
-  // `devices`, which it points to, is the mesh of the degrees.
+  // Returns the engine's input, which refers to `devices`, the mesh of the
+  // degrees.
   ServingInput input_for(const EngineMesh& mesh, const Mesh& devices,
                          int64_t requests) const {
     ServingInput input =
@@ -261,14 +262,14 @@ class ServingPlanner {
   InferencePasses passes_;
 };
 
-// What comes first: what is good, by its rate; then what fits, what may, what
-// does not, and what is illegal.
+// Ranks good plans first, by their rate; then plans that fit, may fit, do not
+// fit, and are illegal.
 auto rank(const ServingPlan& plan) {
   return std::tuple(!plan.is_good(), static_cast<int>(plan.verdict),
                     -plan.tokens_per_second);
 }
 
-// A layout as a mesh says it. Empty, with the reason reported.
+// Reads a layout from the text of a mesh. Empty, with the reason reported.
 std::optional<EngineMesh> layout_of(const SourcePtr& text,
                                     const PlanRequest& planning,
                                     Diagnostics& diags) {
@@ -296,7 +297,7 @@ bool has_degrees(const EngineMesh& mesh, const EngineMesh& of) {
   return mesh.pp == of.pp && mesh.dp == of.dp && mesh.tp == of.tp;
 }
 
-// The best layout is judged again as `analyze` would judge its flags.
+// Judges the best layout again, as `analyze` would judge its flags.
 void confirm(const ServingPlanRequest& request, const ServingPlan& plan,
              Host& host, const Diagnostics& diags, ProgressListener& progress) {
   progress.stage("judging the plan again");

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What to serve a model with: the degrees of an engine on so many devices, and
-// how many requests at once, that give most tokens per second within limits of
-// time. Every degree is looked at; there are few.
+// ServingPlan: how to serve a model with an engine, namely the degrees on given
+// devices and the number of concurrent requests. plan_serving() finds the plan
+// with the most tokens per second within the time limits. It tries every
+// degree, because there are few.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +25,7 @@
 namespace shardplan {
 
 struct ServingPlanRequest {
-  PlanRequest planning;  // with a number of devices, and no mesh
+  PlanRequest planning;  // with a number of devices and no mesh
   MemoryRequest memory;
   WorkloadRequest workload;
   EngineRequest engine;
@@ -34,20 +35,20 @@ struct ServingPlanRequest {
   std::vector<SourcePtr> why_not = {};    // --why-not, meshes
 };
 
-// One way to serve, at one number of requests.
+// One layout of an engine at one number of requests.
 struct ServingPlan {
   EngineMesh mesh;
-  int64_t requests = 1;  // at once, over all groups
+  int64_t requests = 1;  // concurrent, over all groups
   PlanVerdict verdict = PlanVerdict::Illegal;
-  std::string reason;  // why it is none: illegal, or slower than allowed
-  // Sequences in all groups: that the cache holds for certain, and that the
-  // engine runs at once.
+  std::string reason;  // why it is not good: illegal, or too slow
+  // Sequences over all groups: those that the cache holds for certain, and
+  // those that the engine runs at once.
   int64_t sequences = 0;
   int64_t at_once = 0;
   int64_t weights = 0;  // bytes on the fullest device
   Seconds first_token = {};
   Seconds next_token = {};
-  double tokens_per_second = 0;  // that are generated, on all devices
+  double tokens_per_second = 0;  // generated, over all devices
   std::string limited_by = {};
 
   bool is_good() const {
@@ -55,26 +56,26 @@ struct ServingPlan {
   }
 };
 
-// "pp=2,dp=2,tp=4", without degrees of 1.
+// Returns "pp=2,dp=2,tp=4", without degrees of 1.
 std::string mesh_text(const EngineMesh& mesh);
 
 struct PlannedServing {
-  ServingPlanRequest request;  // with what was assumed
+  ServingPlanRequest request;  // includes the assumptions
   std::vector<std::string> assumed;
-  // Per layout the number of requests that gives most, the best layout first;
-  // then those without one, of each what comes nearest.
+  // Per layout, the number of requests with the highest rate; the best layout
+  // first. Layouts that are not good come last, each with its closest attempt.
   std::vector<ServingPlan> layouts;
-  int64_t considered = 0;  // layouts, each with each number of requests
+  int64_t considered = 0;  // layouts times numbers of requests tried
   std::vector<ServingPlan> why_not;
 };
 
-// Empty, with the reason reported. A best layout that `analyze` does not
-// confirm is a bug of ours.
+// Finds the best layouts. Empty, with the reason reported. Fails a
+// SHARDPLAN_CHECK if `analyze` does not confirm the best layout.
 std::optional<PlannedServing> plan_serving(const ServingPlanRequest& request,
                                            Host& host, Diagnostics& diags,
                                            ProgressListener& progress);
 
-// What `analyze` takes for the plan, beside what was asked for.
+// Returns the `analyze` flags for the plan, beyond those of the request.
 std::vector<PlanFlag> flags_of(const ServingPlanRequest& request,
                                const ServingPlan& plan);
 

@@ -17,10 +17,10 @@
 namespace shardplan::cli {
 namespace {
 
-// What a target holds, to be compared with others.
+// The contents of a target, for comparison with other targets.
 struct Held {
-  std::string what;   // "" where it cannot be judged
-  std::string rules;  // their text
+  std::string what;   // "" if the target cannot be checked
+  std::string rules;  // the text of the rules
 };
 
 std::string hash_of_parameters(const Manifest& manifest) {
@@ -52,7 +52,7 @@ Held held_by(const JudgedTarget& judged) {
   return held;
 }
 
-// How sure it is that one target became the other; 0: it did not.
+// Returns how likely it is that one target became the other; 0: it did not.
 int likeness(const Held& before, const Held& after) {
   if (before.what.empty() || before.what != after.what) return 0;
   return before.rules == after.rules ? 2 : 1;
@@ -105,7 +105,7 @@ void follow_targets(const GateSide& base, const GateSide& head,
       }
     }
   }
-  // One target split in several.
+  // A target may have been split into several.
   for (const size_t after : added) {
     for (const size_t before : gone) {
       if (targets[after].base != nullptr || !followed[before] ||
@@ -121,12 +121,13 @@ void follow_targets(const GateSide& base, const GateSide& head,
 
 namespace {
 
-// What a target asks about, rather than how it is run: on another mesh, in
-// another mode or over other tokens the same rules have another answer.
+// Settings that define what is asked about a target: on another mesh, in
+// another mode or over other tokens, the same rules give another answer.
 constexpr std::array<std::string_view, 10> kQuestion = {
     "mode",     "mesh",  "view", "devices",    "slices",
     "topology", "batch", "seq",  "source-seq", "engine"};
-// Named by either side, these decide alone.
+// Settings that define how the model and its rules are read. The second attempt
+// of judge_as_before() uses only these from the head.
 constexpr std::array<std::string_view, 7> kOfFiles = {
     "rules",        "pattern", "dialect",    "axes",
     "architecture", "scheme",  "state-rules"};
@@ -151,7 +152,8 @@ bool has_flag(const std::vector<Setting>& settings, std::string_view name) {
       settings, [&](const Setting& s) { return s.flag->name == name; });
 }
 
-// The settings of `from` that `is_taken`, and all others of `rest`.
+// Returns the settings of `from` that `is_taken` selects, and all others of
+// `rest`.
 std::vector<Setting> taken_from(
     const std::vector<Setting>& from, const std::vector<Setting>& rest,
     const std::function<bool(const Setting&)>& is_taken) {
@@ -162,7 +164,8 @@ std::vector<Setting> taken_from(
   return settings;
 }
 
-// A path of the base side as it is on the head side.
+// Returns the path on the head side that corresponds to a path on the base
+// side.
 std::string moved(const GateSide& base, const GateSide& head,
                   const std::string& path) {
   const std::string rest = path_below(base, path);
@@ -178,8 +181,8 @@ std::optional<JudgedTarget> judge_as_before(const GateSide& base,
   const std::vector<Setting>& was = gated.base_settings;
   const std::vector<Setting>& is = gated.head_settings;
   if (has_flag(was, "plan") || has_flag(is, "plan")) return std::nullopt;
-  // Without an optimizer nobody asks about the state, without a profile nobody
-  // about the time.
+  // A side without an optimizer does not ask for training state; a side without
+  // a hardware profile does not ask for time.
   const auto asks_no_more = [&](std::string_view flag) {
     return has_flag(was, flag) && !has_flag(is, flag);
   };
@@ -199,7 +202,8 @@ std::optional<JudgedTarget> judge_as_before(const GateSide& base,
   Target target = *gated.head;
   const std::string model = moved(base, head, gated.base->model);
   if (head.host->file_info(model)) target.model = model;
-  // The head's way of doing it where that goes with what the base asked.
+  // First the head's settings with the base's request. If that cannot be
+  // checked, the base's settings with the head's files.
   const auto is_of_head = [](const Setting& s) {
     return is_among(s, kOfFiles);
   };

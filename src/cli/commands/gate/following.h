@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Targets of the base that the head has no more, has under another name, or
-// asks something else: a change must not pass because what it breaks is no
-// longer looked at.
+// Follows targets of the base that the head has dropped, renamed, or given
+// other settings, so that a change cannot pass because the part that it breaks
+// is no longer checked.
 #pragma once
 
 #include <optional>
@@ -15,30 +15,32 @@
 
 namespace shardplan::cli {
 
-// Pairs targets that one side alone has by what they hold: the same parameters
-// on the same mesh, in the same mode, with the same parts asked about. The
-// first target of the head that holds it, those with the same rules first, is
-// what became of a target; further ones are compared with it as well.
-// `over` is of the command line.
+// Pairs targets that only one side has if their contents agree: the same
+// parameters on the same mesh, in the same mode, with the same estimates
+// requested. The base target becomes the first matching target of the head,
+// preferably one with the same rules; further matching targets are compared
+// with it as well. `over` are settings of the command line.
 void follow_targets(const GateSide& base, const GateSide& head,
                     const std::vector<Setting>& over, int jobs,
                     std::vector<GatedTarget>& targets);
 
-// What a head that asks something else of a target would answer to what the
-// base asked: on its mesh, in its mode, over its tokens. Empty where the head
-// asks the same, where a saved plan has the answer, and where there is none.
+// Checks the head's version of a target with the request that the base made: on
+// the base's mesh, in its mode, over its tokens. Returns empty if both sides
+// make the same request, if one uses a saved plan, or if the target cannot be
+// checked that way.
 std::optional<JudgedTarget> judge_as_before(const GateSide& base,
                                             const GateSide& head,
                                             const std::vector<Setting>& over,
                                             const GatedTarget& gated);
-// Returns the changes that count though the head asks something else: memory,
-// time and placements, and findings if the mesh is the same.
+// Returns the changes that count although the head makes another request:
+// memory, time and placements, and findings if the mesh is the same.
 std::vector<GateChange> changes_as_before(const JudgedTarget& before,
                                           const JudgedTarget& after,
                                           const std::string& target);
 
-// Why a judged target of the head is no longer what the base had; "" where it
-// is: few of the base's parameters are there.
+// Returns why a target of the head is no longer the same as on the base side,
+// which is when it has less than half of the base's parameters; "" if it is the
+// same.
 std::string no_longer_holds(const JudgedTarget& before,
                             const JudgedTarget& after);
 

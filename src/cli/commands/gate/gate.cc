@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// `shardplan gate`: what a change does to every target, before it is merged.
+// `shardplan gate`: the effect of a change on every target, before it is
+// merged.
 //
-// What decides (--fail-on, --allow, --deny, the baseline, ..) is read from the
-// base side, so that a change cannot wave itself through; where it is changed
-// that is a change.
+// Settings that decide what fails (--fail-on, --allow, --deny, the baseline,
+// ..) are read from the base side, so that a change cannot approve itself. A
+// change of these settings is itself reported.
 #include "cli/commands/gate/gate.h"
 
 #include <algorithm>
@@ -42,11 +43,11 @@ struct Gate {
   GateSide head;
   FailOn fail_on;
   std::vector<GatedTarget> targets;
-  std::vector<GateChange> changes;  // of no target: settings, the baseline
+  std::vector<GateChange> changes;  // without a target: settings, the baseline
   std::vector<bool> used;           // entries of the base's baseline
 };
 
-// What fails by what the base asked, beside what fails anyway.
+// Adds changes that fail only when the head is checked with the base's request.
 void add_failures_as_before(const FailOn& fail_on, GatedTarget& gated) {
   FailOn counts = fail_on;
   counts.any_change = false;
@@ -64,8 +65,8 @@ void add_failures_as_before(const FailOn& fail_on, GatedTarget& gated) {
   }
 }
 
-// Of a target that is not judged any more, as the base and the command line
-// have it for this target.
+// Returns the severity of SP604 for a target that is no longer checked,
+// according to the base and the command line.
 Severity severity_of_gone(const Gate& gate, const GatedTarget& gated) {
   std::vector<Setting> settings = gated.base_settings;
   std::erase_if(settings, [](const Setting& setting) {
@@ -80,7 +81,7 @@ Severity severity_of_gone(const Gate& gate, const GatedTarget& gated) {
   return diags.severity_of(Code::DroppedTarget);
 }
 
-// A target that is not judged any more fails unless the base allows it.
+// Makes a target that is no longer checked fail, unless the base allows it.
 void mark_gone(Severity severity, GatedTarget& gated) {
   if (gated.gone.empty() || severity != Severity::Error) return;
   for (GateChange& change : gated.changes) {
@@ -113,7 +114,8 @@ void judge_all(Gate& gate) {
         gated.as_before && side_of(*gated.as_before).time != nullptr;
     for (GateChange& change : gated.changes) {
       change.fails = falls_short(gate.fail_on, change);
-      // The time that the head does not ask for is known all the same.
+      // The head no longer asks for this time, but judge_as_before() estimated
+      // it.
       if (change.kind == GateKind::Time && change.after == ChangeValue() &&
           is_timed_as_before && !gate.fail_on.any_change) {
         change.fails = false;
@@ -127,7 +129,7 @@ void judge_all(Gate& gate) {
   }
 }
 
-// What became of the rules themselves, each pair of files once.
+// Adds the changes of the rules themselves, once for each pair of files.
 void add_rule_changes(Gate& gate) {
   std::set<std::string> seen;
   for (const GatedTarget& gated : gate.targets) {
@@ -151,7 +153,7 @@ void add_rule_changes(Gate& gate) {
                                      gate.context.diags);
     if (!found) continue;
     for (const RuleSetChange& change : found->changes) {
-      // Of labels that may never meet nothing is known.
+      // Nothing shows that these labels ever meet in one array.
       if (change.how == ChangeHow::Contest &&
           change.from == RuleSetChange::From::Nowhere) {
         continue;
@@ -173,7 +175,8 @@ std::optional<std::string> setting_path(const GateSide& side,
   return path;
 }
 
-// False, with the reason reported, when a baseline that is named is broken.
+// Returns false, with the reason reported, if a baseline that is named is
+// broken.
 bool read_side_baseline(GateSide& side, const std::optional<std::string>& path,
                         Host& host, Diagnostics& diags) {
   if (!path) return true;
@@ -207,7 +210,8 @@ void add_baseline_changes(const GateSide& base, const GateSide& head,
   add_missing(after, before, false);
 }
 
-// What decides, from the base; false when something of it is broken.
+// Reads the settings that decide from the base side. Returns false if one is
+// broken.
 bool read_decisions(Gate& gate) {
   Context& context = gate.context;
   const GateRequest& asked = context.options.gate;
@@ -241,7 +245,7 @@ bool read_decisions(Gate& gate) {
   const auto take = [](const GateSide& side, std::vector<Setting>& settings) {
     if (!side.config) return;
     for (const Setting& setting : side.config->settings) {
-      // The others are told with each target.
+      // The other settings are reported with each target.
       if (decides(setting)) settings.push_back(setting);
     }
   };
@@ -255,7 +259,7 @@ bool has_targets(const GateSide& side) {
   return side.config && !side.config->targets.empty();
 }
 
-// Whether there is anything to judge; else the reason is reported.
+// Returns whether there is anything to check; otherwise reports the reason.
 bool has_work(const Gate& gate) {
   if (has_targets(gate.base) || has_targets(gate.head)) return true;
   const std::string path = join_path(gate.head.folder, "shardplan.yaml");
@@ -285,7 +289,8 @@ GateTarget view_of(const GatedTarget& gated) {
   return view;
 }
 
-// Of each target what is new, at its place; no graver than the gate takes it.
+// Adds the new findings of each target at their lines. A finding is an error
+// only if it fails the gate.
 void add_new_diagnostics(const Gate& gate, Diagnostics& diags) {
   std::vector<Diagnostics> kept(gate.targets.size());
   std::vector<FindingsOf> found;
@@ -318,7 +323,7 @@ void add_new_diagnostics(const Gate& gate, Diagnostics& diags) {
   add_findings_of(found, diags);
 }
 
-// What fails and is not a finding of a target itself.
+// Adds an error for each change that fails and is not itself a finding.
 void add_failures(const Gate& gate, Diagnostics& diags) {
   std::vector<Diagnostics> kept(gate.targets.size() + 1);
   std::vector<FindingsOf> found;
@@ -337,7 +342,8 @@ void add_failures(const Gate& gate, Diagnostics& diags) {
   for (const GateChange& change : gate.changes) report(change, diags);
 }
 
-// Targets that differ, and whose times cannot be compared as is asked for.
+// Adds warnings for targets that differ and whose times cannot be compared as
+// requested.
 void add_unjudged_times(const Gate& gate, Diagnostics& diags) {
   std::vector<Diagnostics> kept(gate.targets.size());
   std::vector<FindingsOf> found;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `gate` takes, some of it `check` and `diff` too.
+// Flags of `gate`, some of which `check` and `diff` also accept.
 #pragma once
 
 #include <optional>

@@ -15,8 +15,8 @@
 namespace shardplan::cli {
 namespace {
 
-// Settings that say what is a finding or fails, and those that a finding
-// depends on though no placement does.
+// Settings that decide what counts as a finding or what fails, and those that
+// change findings but no placement.
 constexpr std::string_view kDeciding =
     "allow deny fail-on baseline exit-zero max-replicated tolerance unmatched";
 
@@ -151,8 +151,8 @@ std::vector<GatedTarget> pair_targets(const GateSide& base,
 
 namespace {
 
-// Those that are shown with the target: what decides and is set for all of them
-// is shown once.
+// Returns the settings that are shown with the target. Settings that decide and
+// apply to all targets are shown only once, elsewhere.
 std::vector<Setting> shown_settings(const GateSide& side,
                                     const Target& target) {
   std::vector<Setting> settings = settings_of(side, target);
@@ -195,7 +195,7 @@ void add_target_changes(const GateSide& base, const GateSide& head,
 
 namespace {
 
-// Findings of a target that only the head has: all are new.
+// Adds the findings of a target that only the head has; all of them are new.
 void add_new_findings(const JudgedTarget& judged,
                       std::vector<GateChange>& changes) {
   const Diagnostics none;
@@ -205,7 +205,7 @@ void add_new_findings(const JudgedTarget& judged,
   }
 }
 
-// Takes out what the base's baseline accepts.
+// Removes the findings that the base's baseline accepts.
 void accept_side(const Judging& judging, const GateSide& side,
                  const std::string& name, Diagnostics& diags) {
   std::vector<bool> ignored;
@@ -214,7 +214,7 @@ void accept_side(const Judging& judging, const GateSide& side,
   }
 }
 
-// With all of its findings, accepted or not.
+// Checks one side, with all findings, accepted or not.
 JudgedTarget judge_side(const Judging& judging, const GateSide& side,
                         GatedTarget& gated, Host& host) {
   std::vector<Setting> settings =
@@ -232,8 +232,8 @@ JudgedTarget judge_side(const Judging& judging, const GateSide& side,
   return judged;
 }
 
-// Whether the base side of a target is what was seen of the head side: then
-// judging it would tell nothing.
+// Returns whether the base side has the same settings and files as were read on
+// the head side, so that checking it would give the same result.
 bool is_unchanged(const Judging& judging, const GatedTarget& gated,
                   const WatchingHost& seen) {
   if (gated.base == nullptr || gated.failed_to_run || !gated.changes.empty() ||
@@ -249,7 +249,7 @@ bool is_unchanged(const Judging& judging, const GatedTarget& gated,
       });
 }
 
-// What is new is shown with what would remove it.
+// Finds fixes for new findings only, since those are shown.
 void find_fixes_of_new(const Judging& judging, GatedTarget& gated) {
   Diagnostics left = gated.judged->diags;
   accept_side(judging, judging.head, gated.name_in_base(), left);
@@ -284,8 +284,8 @@ void add_found_changes(GatedTarget& gated) {
   }
 }
 
-// What the target was asked before, so that a change of the question does not
-// hide one of the answer.
+// Checks the target with the base's request as well, so that a changed request
+// does not hide a changed answer.
 void add_changes_as_before(const Judging& judging, GatedTarget& gated) {
   if (gated.base == nullptr) return;
   gated.as_before =

@@ -16,8 +16,8 @@ namespace {
 
 constexpr std::string_view kConfigName = "shardplan.yaml";
 
-// Reads the configuration in `folder`; false when it is broken. That there is
-// none is not a mistake yet.
+// Reads the configuration in `folder`; returns false if it is broken. A missing
+// configuration is not a failure here.
 bool read_side(GateSide& side, Host& host, Diagnostics& diags) {
   const std::string path = join_path(side.folder, std::string(kConfigName));
   const auto info = host.file_info(path);
@@ -46,7 +46,7 @@ bool open_folder(const std::string& path, GateSide& side,
   side.folder = path.ends_with('/') && path.size() > 1
                     ? path.substr(0, path.size() - 1)
                     : path;
-  // A side is what it is, whoever wrote it.
+  // The user named the folder, so its owner does not matter.
   side.fenced = std::make_unique<FencedHost>(host, *root,
                                              "`gate` reads nothing outside it");
   side.host = std::make_unique<SharedHost>(*side.fenced, mutex);
@@ -55,10 +55,10 @@ bool open_folder(const std::string& path, GateSide& side,
 
 namespace {
 
-// The folder from where we stand up to the root, as a path from here: "", "..".
-// The nearest in which the base has a configuration, so that a change cannot
-// put another one in front of it; else the nearest of the head, "" where none
-// has.
+// Returns the folder of the configuration, from the working directory up to the
+// root, as a relative path: "", "..". It is the nearest folder in which the
+// base has a configuration, so that a change cannot put another one in front of
+// it; else the nearest in which the head has one; else "".
 std::string config_folder(const GitRepository& repository, Host& base,
                           Host& head) {
   const auto depth = std::ranges::count(repository.prefix, '/');
@@ -73,7 +73,7 @@ std::string config_folder(const GitRepository& repository, Host& base,
   return "";
 }
 
-// "origin/main" and "1a2b3c4d5" as "origin/main (1a2b3c4d5)".
+// Returns "origin/main (1a2b3c4d5)" for "origin/main" and "1a2b3c4d5".
 std::string commit_title(const GitCommit& commit) {
   const std::string id = commit.id.substr(0, 9);
   return commit.name.starts_with(id) ? id : commit.name + " (" + id + ")";

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two sides of a gate: folders, or revisions of the git repository that we
-// stand in, each read as its own configuration may read.
+// The two sides of a gate: two folders, or two revisions of the git repository
+// that contains the working directory. Each side reads only files that its own
+// configuration may read.
 #pragma once
 
 #include <memory>
@@ -23,29 +24,29 @@ struct GateSide {
   bool base = false;
   std::unique_ptr<GitTreeHost>
       files;                     // of a revision; null: the context's host
-  std::unique_ptr<Host> fenced;  // as the configuration may read
+  std::unique_ptr<Host> fenced;  // restricted to files of the side
   std::unique_ptr<SharedHost> host;
-  std::string folder;            // where shardplan.yaml stands
-  std::optional<Config> config;  // empty: there is none, or it is broken
+  std::string folder;            // that contains shardplan.yaml
+  std::optional<Config> config;  // empty: none, or broken
   std::optional<Baseline> baseline;
 };
 
-// Each false, with the reason reported. That there is no configuration is no
-// mistake.
+// Both functions return false, with the reason reported, on failure. A missing
+// configuration is not a failure.
 
-// OLD/ or NEW/. Nothing outside of the folder is read. `mutex` is that of both
-// sides, which are on one host.
+// Opens OLD/ or NEW/. Nothing outside the folder is read. Both sides use one
+// host, so they share `mutex`.
 bool open_folder(const std::string& path, GateSide& side,
                  const std::shared_ptr<std::mutex>& mutex, Host& host,
                  Diagnostics& diags);
-// `BASE..HEAD`, or BASE alone: its merge base with HEAD. The configuration is
-// the nearest, from where we stand up to the root, that the base has, else the
-// head.
+// Opens `BASE..HEAD`, or BASE alone, which means the merge base of BASE and
+// HEAD. The configuration is the nearest one, from the working directory up to
+// the root, that the base has, else that the head has.
 bool open_revisions(const std::string& range, GateSide& base, GateSide& head,
                     Host& host, Diagnostics& diags);
 
-// Reports what could not be looked at in a revision (SP001): then something may
-// have been taken for absent that is there. True when there was nothing.
+// Returns whether everything in a revision could be read. Otherwise reports the
+// problem (SP001), since an unreadable file may have been treated as absent.
 bool was_seen_whole(const GateSide& side, Diagnostics& diags);
 
 }  // namespace shardplan::cli

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `shardplan plan MODEL`: which mesh, and which way to train on it.
+// `shardplan plan MODEL`: which mesh and which training setup are fastest.
 #include "core/plan.h"
 
 #include <algorithm>
@@ -54,7 +54,8 @@ const PlanRequest& planning_of_best(const PlannedTraining& planned) {
   return (best.question ? *best.question : *planned.question).request.planning;
 }
 
-// Rules that others can name; a rival may have one rule more.
+// Returns the best plan's rules as names that another command can read. A plan
+// to which the search added a rule uses the file of --write-rules.
 std::vector<std::string> named_rules(const Options& options,
                                      const PlannedTraining& planned) {
   if (planned.shown.front().question == nullptr) return options.planning.rules;
@@ -88,7 +89,8 @@ std::vector<PlanFlag> all_flags(const Options& options,
   return flags;
 }
 
-// The same axes on few devices, without stages, which a run does not have.
+// Returns the same axes on few devices, without pipeline stages, which a
+// simulated run does not support.
 PlanPoint shrunk(PlanPoint point) {
   constexpr int64_t kMostDevices = 32;
   point.of(PlanAxis::Stages) = 1;
@@ -113,8 +115,9 @@ PlanPoint shrunk(PlanPoint point) {
   return point;
 }
 
-// Runs the plan on a model of smaller sizes; the report says what was seen.
-// REQUIRES: something fits.
+// Runs the plan on a model of smaller sizes and adds the verdict to the report.
+//
+// REQUIRES: a plan fits.
 void verify(Context& context, const PlannedTraining& planned, Report& report) {
   const Mesh mesh = mesh_of(shrunk(planned.shown.front().plan.point));
   const std::string name = "the plan's rules";
@@ -146,13 +149,13 @@ void verify(Context& context, const PlannedTraining& planned, Report& report) {
     report.notes.push_back("not verified by simulation: " + why);
     return;
   }
-  // A mismatch means that the plan or our partitioner is wrong.
+  // A mismatch means that the plan or shardplan's partitioner is wrong.
   SHARDPLAN_CHECK(run->verdict != Verdict::Mismatch);
   report.notes.push_back("simulated with smaller sizes on " +
                          axes_text(mesh.axes()) + ": " + run->text);
 }
 
-// What is asked of a server alone, or of training alone.
+// Reports flags for training that are given when planning for serving.
 bool check_kind(const Options& options, bool serves, Diagnostics& diags) {
   constexpr std::string_view kOfTraining =
       "batch over optimizer microbatches remat keep forbid verify write-rules "

@@ -32,7 +32,7 @@ std::string schedule_text(const PlanPoint& point) {
                           : "1f1b";
 }
 
-// "FSDP over 4, 8 replicas, tensor parallel over 2, ..."
+// Returns "FSDP over 4, 8 replicas, tensor parallel over 2, ...".
 std::string way_text(const PlanSpace& space, const PlanPoint& point) {
   std::vector<std::string> parts;
   const auto add = [&](PlanAxis axis, const std::string& before,
@@ -95,7 +95,8 @@ ViewsCell views_cell(const PlanPoint& point) {
   return {{MeshView{std::string(kExpertView), axes}}};
 }
 
-// "7,8,8,7"; empty: as even as can be.
+// Returns the layers per stage, "7,8,8,7"; empty if they are as even as
+// possible.
 std::string layers_text(const PlanSpace& space, const PlanPoint& point) {
   return joined_of(stage_layers(space, point), ",",
                    [](int64_t each) { return std::to_string(each); });
@@ -176,7 +177,7 @@ void add_plan_tables(const PlannedTraining& planned, Report& report) {
                            Audience::Programs});
 }
 
-// Points that no other one beats in both memory and time.
+// Returns the points that no other point beats in both memory and time.
 std::vector<size_t> frontier_of(const PlanAnswer& answer) {
   std::vector<size_t> order = answer.best;
   std::ranges::stable_sort(order, {}, [&](size_t i) {
@@ -295,8 +296,8 @@ std::string verdict_name(const RivalPlan& rival,
   return is_plan(rival, planned) ? "chosen" : "worse";
 }
 
-// What takes longer than in the plan, and by how much: the part that grows
-// most.
+// Returns which part of the step takes longer than in the plan, and by how
+// much; if several do, the part that grows most.
 std::string growth_text(const PlanCost& rival, const PlanCost& plan) {
   std::string part;
   double most = 0;

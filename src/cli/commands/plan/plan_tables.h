@@ -12,23 +12,23 @@
 
 namespace shardplan::cli {
 
-// Plans that are this much slower than the first are called as good: what is
-// measured twice differs by as much.
+// Plans slower than the fastest by at most this fraction are reported as
+// equally good: repeated measurements differ by as much.
 inline constexpr double kTie = 0.10;
 
-// What a plan to serve with says besides; null of a plan to train with.
+// The keys that only serving plans have; they are null for training plans.
 inline constexpr std::array kServingKeys = {
     "expert_parallel",     "dp_attention",          "concurrency",
     "time_to_first_token", "time_per_output_token", "sequences"};
 
-// The tables of --why-not, for programs and for people. A row: the candidate,
-// its verdict, the reason, and a value or nothing.
+// Adds the tables of --why-not, for programs and for people. A row has the
+// candidate, its verdict, the reason, and a value or nothing.
 void add_why_not_rows(std::vector<Row> rows, Report& report);
 
-// What the fastest plan of each amount of memory takes, of what was priced.
+// Plots, of the plans that were priced, the fastest for each amount of memory.
 Plot memory_and_time(const PlannedTraining& planned);
 
-// Headline, summary, tables and notes; `planned` must outlive the report.
+// Adds headline, summary, tables and notes; `planned` must outlive the report.
 void add_plan(const PlannedTraining& planned, Report& report);
 
 }  // namespace shardplan::cli

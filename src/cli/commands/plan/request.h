@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `shardplan plan` is asked for, beside what `sweep` and `analyze` take.
+// Flags of `shardplan plan` that `sweep` and `analyze` do not have.
 #pragma once
 
 #include <cstdint>

@@ -28,7 +28,7 @@ MeshCell mesh_cell(const ServingPlan& plan) {
   return MeshCell{Mesh(std::move(axes))};
 }
 
-// "4 groups of 2 devices, tensor parallel over 2, 96 requests at once"
+// Returns "4 groups of 2 devices, tensor parallel over 2, 96 requests at once".
 std::string way_text(const ServingPlan& plan) {
   const EngineMesh& mesh = plan.mesh;
   std::vector<std::string> parts;
@@ -60,7 +60,8 @@ std::string reason_of(const ServingPlan& plan) {
 
 using NamedCells = std::vector<std::pair<const char*, Cell>>;
 
-// The keys of a plan to train with, of which a server has some, and its own.
+// Returns the keys of a training plan, only some of which apply to serving, and
+// the keys that only serving plans have.
 NamedCells cells_of(const ServingPlan& plan) {
   return {{"mesh", mesh_cell(plan)},
           {"views", Cell()},
@@ -85,7 +86,7 @@ NamedCells cells_of(const ServingPlan& plan) {
           {kServingKeys[5], Count{plan.sequences}}};
 }
 
-// Layouts that serve, the best first.
+// Returns the layouts that can serve the workload, the best first.
 std::vector<const ServingPlan*> good_ones(const PlannedServing& planned) {
   std::vector<const ServingPlan*> good;
   for (const ServingPlan& plan : planned.layouts) {
@@ -101,7 +102,7 @@ void add_summary(const PlannedServing& planned, Report& report) {
     report.summary.emplace_back(key, std::move(cell));
   };
   add("objective", std::string("tokens-per-second"));
-  // Every layout was looked at, so that nothing is better.
+  // Every layout was evaluated, so the best value is also the bound.
   const Cell value = best ? Cell(Ratio{best->tokens_per_second}) : Cell();
   add("value", value);
   add("lower_bound", value);
@@ -262,7 +263,7 @@ void add_serving_plan(const PlannedServing& planned, int64_t top,
   add_why_not(planned, report);
   add_rejected(planned, report);
   if (!good.empty() || planned.layouts.empty()) return;
-  // What comes nearest of all that has times, else of all.
+  // The layout that comes closest: the first that has times, else the first.
   const auto nearest = std::ranges::find_if(planned.layouts, has_times);
   if (nearest == planned.layouts.end()) return;
   report.closing.push_back(

@@ -9,8 +9,8 @@
 
 namespace shardplan::cli {
 
-// Headline, summary, tables and notes, with at most `top` plans; `planned` must
-// outlive the report.
+// Adds headline, summary, tables and notes, with at most `top` plans; `planned`
+// must outlive the report.
 void add_serving_plan(const PlannedServing& planned, int64_t top,
                       Report& report);
 

@@ -17,13 +17,13 @@
 namespace shardplan::cli {
 namespace {
 
-// A letter or a digit.
+// Returns whether `c` is a letter or a digit.
 bool is_word(char c) {
   return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') ||
          (c >= 'A' && c <= 'Z');
 }
 
-// Whether the text has nothing but letters, digits and these marks.
+// Returns whether the text has only letters, digits and these marks.
 bool is_plain(std::string_view text, std::string_view marks) {
   return !text.empty() && std::ranges::all_of(text, [&](char c) {
     return is_word(c) || marks.find(c) != std::string_view::npos;
@@ -47,7 +47,7 @@ std::string command_text(const std::string& model,
   return text;
 }
 
-// Names of folders from the root on, and of a file.
+// Returns the names of the folders from the root on, and of the file.
 std::vector<std::string> parts_of(const std::string& path, Host& host) {
   const std::string from_root =
       path.starts_with('/') ? path : host.working_directory() + "/" + path;
@@ -63,7 +63,8 @@ std::vector<std::string> parts_of(const std::string& path, Host& host) {
   return parts;
 }
 
-// `path`, from where this runs, as the file `from` names it.
+// Returns how the file `from` refers to `path`, which is relative to the
+// working directory.
 std::string seen_from(const std::string& from, const std::string& path,
                       Host& host) {
   if (path.starts_with('@') || path.starts_with('/')) return path;
@@ -82,7 +83,7 @@ std::string seen_from(const std::string& from, const std::string& path,
   return seen;
 }
 
-// Quotes every text that YAML might not read as itself.
+// Quotes a text that YAML might not read as that text.
 std::string in_yaml(const std::string& text) {
   if (is_plain(text, "=:,./_-") && is_word(text.front()) &&
       !text.ends_with(':')) {
@@ -133,7 +134,7 @@ std::string config_text(const std::string& path, const std::string& model,
 }  // namespace
 
 void add_given_flags(const Options& options, std::vector<PlanFlag>& flags) {
-  // Those that plan answers, or that are about this run.
+  // Flags that the plan itself determines, or that concern only this run.
   constexpr std::string_view kAnswered =
       "devices rules remat microbatches mode jobs max-memory config "
       "isolated";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan as others take it up: the command that judges it, and a configuration
-// (`--write-config`) with a target that `check` and `gate` judge.
+// Hands a plan over to other commands: as the command that checks it, and as a
+// configuration (`--write-config`) with a target for `check` and `gate`.
 #pragma once
 
 #include <vector>
@@ -11,13 +11,13 @@
 
 namespace shardplan::cli {
 
-// Adds what was given here and counts for `analyze` too, but for what is there
-// already.
+// Adds the flags of this command line that also apply to `analyze`, except
+// those already in `flags`.
 void add_given_flags(const Options& options, std::vector<PlanFlag>& flags);
 
-// The command becomes the report's next step. False, with the reason reported
-// (SP001, SP010): the configuration cannot be written, or could not say the
-// same.
+// Sets the command as the report's next step and writes the configuration.
+// Returns false, with the reason reported (SP001, SP010), if the configuration
+// cannot be written or cannot express the plan.
 bool hand_over(Context& context, const std::vector<PlanFlag>& flags,
                Report& report);
 

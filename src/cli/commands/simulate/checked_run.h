@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `simulate` would find, for another command.
+// The verdict of a `simulate` run, for other commands.
 #pragma once
 
 #include <optional>
@@ -15,8 +15,8 @@ struct CheckedRun {
   std::string text;  // "ok: sharded and unsharded agree to 12 digits"
 };
 
-// Runs the model, rules and mesh of the context as `simulate` does. Empty, with
-// the reason reported, where they cannot be run.
+// Runs the model, rules and mesh of the context as `simulate` does. Returns
+// empty, with the reason reported, if they cannot be run.
 std::optional<CheckedRun> checked_run(Context& context);
 
 }  // namespace shardplan::cli

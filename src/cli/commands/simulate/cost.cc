@@ -16,13 +16,13 @@
 namespace shardplan::cli {
 namespace {
 
-// Of one processor of a usual machine: products in doubles, in float32 and in
-// the field, and numbers that are drawn or converted.
+// Speed of one processor of a usual machine: multiplications in double
+// precision, in float32 and in the field, and numbers drawn or converted.
 constexpr double kDoublesPerSecond = 1.5e10;
 constexpr double kFloatsPerSecond = 3e10;
 constexpr double kResiduesPerSecond = 4e9;
 constexpr double kNumbersPerSecond = 1e8;
-constexpr double kLong = 10;  // seconds worth a line
+constexpr double kLong = 10;  // seconds from which a line is printed
 
 double flops_of(const Graph& graph, const GraphNode& node) {
   std::vector<Shape> shapes;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run takes, said before it starts.
+// Estimates the time and memory of a run before it starts.
 #pragma once
 
 #include "cli/commands.h"
@@ -9,16 +9,17 @@
 namespace shardplan::cli {
 
 struct RunCost {
-  double seconds = 0;  // of one processor, at the speed of a usual one
-  double bytes = 0;    // that must be held at once, at least
+  double seconds = 0;  // on one processor of usual speed
+  double bytes = 0;    // lower bound of the bytes held at once
 };
 
-// Products are counted, of the unsharded and the sharded run in both
-// precisions and of the bounds of rounding, and the numbers that are drawn.
+// Estimates the cost from the multiplications of the unsharded and the sharded
+// run in both precisions and of the rounding bounds, and from the random
+// numbers drawn.
 RunCost cost_of_run(const SimulateInput& input, const Program& program);
 
-// A line on stderr, where the run takes more than some seconds: real sizes were
-// asked for, or a checkpoint is large.
+// Writes a line to stderr if the run takes more than a few seconds, as runs of
+// real sizes or of large checkpoints do.
 void announce_cost(const Context& context, const SimulateInput& input,
                    const Program& program);
 

@@ -18,7 +18,7 @@
 namespace shardplan::cli {
 namespace {
 
-// The first error, as a reason.
+// Returns the first error as a reason.
 std::string reason_in(const Diagnostics& diags) {
   for (const Diagnostic& diagnostic : diags.all()) {
     if (diagnostic.severity == Severity::Error) return diagnostic.message;
@@ -31,7 +31,8 @@ struct Numbers {
   const char* name = "f32";
 };
 
-// Those that most weights are; of narrower ones what activations are then.
+// Returns the dtype that most weights have. If it has fewer than 16 bits,
+// activations are BF16.
 Numbers sent_numbers(const Manifest& manifest) {
   std::map<DType, double> elements;
   for (size_t i = 0; i < manifest.size(); ++i) {
@@ -60,19 +61,20 @@ ForwardPass pass_of(const JudgedTarget& target) {
   return pass;
 }
 
-// The forward pass of one side, not yet partitioned. Empty if none is known.
+// Returns the forward pass of one side, not yet partitioned; empty if none is
+// known.
 std::optional<ForwardGraphs> side_model(const JudgedTarget& target) {
   const Model& model = target.session->model;
   if (model.forward() == nullptr) return std::nullopt;
   return forward_graphs(model.manifest, *model.forward(), pass_of(target));
 }
 
-// The text of a config; null is none.
+// Returns the text of a config; null if there is none.
 const SourceFile* config_text(const Manifest& manifest) {
   return manifest.config == nullptr ? nullptr : &manifest.config->source();
 }
 
-// Of files; null is none.
+// Returns whether two files have the same text; null means no file.
 bool is_same_text(const SourceFile* a, const SourceFile* b) {
   return a == nullptr || b == nullptr ? a == b : a->text() == b->text();
 }
@@ -90,7 +92,7 @@ bool is_same_architecture(const Architecture* a, const Architecture* b) {
   return are_same_texts(a->sources, b->sources);
 }
 
-// Whether the other side has the same model, run on the same tokens.
+// Returns whether both sides have the same model, run on the same tokens.
 bool is_same_model(const JudgedTarget& before, const JudgedTarget& after) {
   const Manifest& a = before.session->model.manifest;
   const Manifest& b = after.session->model.manifest;
@@ -110,7 +112,7 @@ bool is_same_model(const JudgedTarget& before, const JudgedTarget& after) {
          before_pass.length == after_pass.length;
 }
 
-// Whether rules say the same of values and of what names mean.
+// Returns whether the rules agree about activations and the meaning of names.
 bool are_values_placed_alike(const RuleSet& a, const RuleSet& b) {
   return a.declared_axes == b.declared_axes &&
          a.logical_reading == b.logical_reading &&
@@ -128,7 +130,9 @@ bool are_values_placed_alike(const RuleSet& a, const RuleSet& b) {
                             });
 }
 
-// Of the same model: whether all lies where it did.
+// Returns whether everything is placed in the same way on both sides.
+//
+// REQUIRES: the model is the same.
 bool is_placed_alike(const JudgedTarget& before, const JudgedTarget& after) {
   const Session& a = *before.session;
   const Session& b = *after.session;
@@ -139,7 +143,8 @@ bool is_placed_alike(const JudgedTarget& before, const JudgedTarget& after) {
       was.fallback != is.fallback || was.flax != is.flax) {
     return false;
   }
-  // What hooks run follows from the styles of their plan, not from placements.
+  // The collectives of hooks follow from the plan's styles, not from
+  // placements.
   if (a.plan.run_as != b.plan.run_as ||
       (a.plan.run_as == RunAs::Hooks && a.plan.rules != b.plan.rules)) {
     return false;
@@ -155,14 +160,15 @@ bool is_placed_alike(const JudgedTarget& before, const JudgedTarget& after) {
 }
 
 struct SideAnswer {
-  std::optional<ForwardCollectives> found;  // empty: `why` says why
+  std::optional<ForwardCollectives> found;  // empty: see `why`
   std::string why;
   std::string over;   // "2x16 tokens in bf16"
-  std::string doubt;  // what is not sharded as requested
+  std::string doubt;  // values not sharded as requested
 };
 
-// Of values that are not sharded as asked the first; that a size is not
-// divisible is not a doubt, since any program leaves such a dimension whole.
+// Returns the first message about a value that is not sharded as requested.
+// Dimensions that are not divisible are no reason for doubt, since every
+// program replicates them.
 std::string doubt_in(const Diagnostics& diags) {
   std::string text;
   for (const Diagnostic& diagnostic : diags.all()) {
@@ -178,7 +184,7 @@ std::string doubt_in(const Diagnostics& diags) {
   return text;
 }
 
-// `side` may be that of the other side, where the model is the same.
+// `side` may be that of the other side if the model is the same.
 SideAnswer answer_of(const JudgedTarget& target,
                      std::optional<ForwardGraphs>& side) {
   SideAnswer answer;

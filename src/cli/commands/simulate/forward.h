@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `gate` compares of a target besides its plan: the collectives of a
-// forward pass, where one is known.
+// Compares the collectives of a target's forward pass on the two sides of a
+// gate, if the forward pass is known.
 #pragma once
 
 #include <vector>
@@ -17,9 +17,9 @@ struct ComparedCollectives {
   std::vector<GateChange> changes;
 };
 
-// Tokens are those of the target's batch and sequence length, in decoding one
-// of each sequence; what is not given is as `simulate` runs it without being
-// told. Numbers are of the type that most weights have.
+// The tokens are those of the target's batch and sequence length; decoding
+// reads one token per sequence. Sizes that the target does not set are the
+// defaults of `simulate`. Activations have the dtype of most weights.
 ComparedCollectives compare_collectives(const JudgedTarget& before,
                                         const JudgedTarget& after);
 

@@ -17,7 +17,7 @@
 namespace shardplan::cli {
 namespace {
 
-// Names that a message lists; others are counted.
+// Names that a message lists; the others are only counted.
 constexpr size_t kMostNames = 8;
 
 std::string list_text(const std::vector<std::string>& names) {
@@ -43,7 +43,7 @@ int64_t integer_from(const std::byte* data, int64_t index) {
   Integer number{};
   std::memcpy(&number, data + static_cast<size_t>(index) * sizeof number,
               sizeof number);
-  // Beyond every limit, as it is beyond that of its own sign.
+  // An unsigned number above INT64_MAX exceeds every limit.
   if (std::is_unsigned_v<Integer> && number > Integer{} &&
       static_cast<int64_t>(number) < 0) {
     return INT64_MAX;
@@ -53,7 +53,7 @@ int64_t integer_from(const std::byte* data, int64_t index) {
 
 using IntegerAt = int64_t (*)(const std::byte*, int64_t);
 
-// Null for what is stored as something else.
+// Returns null if the dtype is not an integer.
 IntegerAt integer_reader(DType dtype) {
   switch (dtype) {
     case DType::I64:
@@ -111,7 +111,7 @@ InputIds recorded_ids(const ExpectedOutputs& expected) {
 
 namespace {
 
-// By its name, or the only one.
+// Returns the tensor of that name, or the only tensor of the file.
 std::optional<size_t> tensor_of(const ExpectedOutputs& file,
                                 const std::string& name, Diagnostics& diags) {
   for (size_t i = 0; i < file.manifest.size(); ++i) {
@@ -192,7 +192,7 @@ class GivenReader {
     return true;
   }
 
-  // Inputs that a recording of outputs holds as well.
+  // Reads inputs that a recording of outputs also contains.
   bool read_recording(const ExpectedOutputs& recording) {
     bool fine = true;
     for (const ValueId input : inputs_) {
@@ -319,7 +319,8 @@ class GivenReader {
   std::vector<GivenInput> given_;
 };
 
-// Residues have no fractions; integers are the same in the field.
+// Reports inputs of a run in the field that have fractions, which residues
+// cannot represent; integers are the same in the field.
 bool fit_the_field(const Graph& graph, const std::vector<GivenInput>& given,
                    Diagnostics& diags) {
   for (const GivenInput& input : given) {

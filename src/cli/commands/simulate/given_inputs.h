@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What other programs saved: `simulate --expect FILE`, outputs that one
-// recorded, and the tokens that it ran on; `--input NAME=FILE`, numbers of a
-// graph's inputs, in the place of drawn ones.
+// Reads data that other programs saved: `simulate --expect FILE` reads recorded
+// outputs and the tokens they were computed from; `--input NAME=FILE` reads
+// values of a graph's inputs, which replace random ones.
 #pragma once
 
 #include <optional>
@@ -23,18 +23,18 @@ struct ExpectedOutputs {
   StoredTensors numbers;
 };
 
-// Empty, with the reason reported, when the file cannot be read.
+// Returns empty, with the reason reported, if the file cannot be read.
 std::optional<ExpectedOutputs> read_expected(const std::string& path,
                                              Host& host, Diagnostics& diags);
 
-// Its tensor `input_ids` [sequences, tokens] of I32 or I64; no sequences where
-// it has none such.
+// Returns the recording's tensor `input_ids` [sequences, tokens] of I32 or I64;
+// no sequences if it has no such tensor.
 InputIds recorded_ids(const ExpectedOutputs& expected);
 
-// An input of the graph, and its numbers: those of a file, or integers, which
-// are held as doubles.
+// An input of the graph with its numbers: from a file, or integers stored as
+// doubles.
 struct GivenInput {
-  ValueId value;  // of the graph
+  ValueId value;  // in the graph
   std::optional<StoredTensor> stored;
   Tensor integers;
   std::string from;  // the file, or "--input-ids"
@@ -42,24 +42,26 @@ struct GivenInput {
 
 Tensor load(const GivenInput& input, Element element);
 
-// Shapes of what --input and a recording give, `expected`, which may be null:
-// by them a whole model has its sizes. Empty, with the reason reported, where a
-// file cannot be read.
+// Returns the shapes of the inputs that --input and the recording `expected`
+// (may be null) contain; they determine the sizes of a whole model. Returns
+// empty, with the reason reported, if a file cannot be read.
 std::optional<InputShapes> given_shapes(Context& context,
                                         const ExpectedOutputs* expected);
 
-// The inputs of a graph that are given: by --input; by `ids` where the graph
-// has one input of integers; else by the name that a tensor of the recording
-// has. Empty, with the reason reported (SP010, and what a file that cannot be
-// read is): there is no such input, its tensor is not in the file, or has
-// another shape or type, or integers beyond the limit. `expected` may be null.
-// `apart`: the input that is given in another way, or "".
+// Returns the inputs of a graph that are not drawn at random. They come from
+// --input; from `ids` if the graph has exactly one input of integers; else from
+// the recording's tensor of the same name. Returns empty, with the reason
+// reported (SP010, or the error of a file that cannot be read), if there is no
+// such input, its tensor is not in the file, has another shape or dtype, or
+// contains integers beyond the limit. `expected` may be null. `apart` names the
+// input that is given in another way, or is "".
 std::optional<std::vector<GivenInput>> read_given_inputs(
     Context& context, const Graph& graph, const InputIds& ids,
     const ExpectedOutputs* expected, const std::string& apart = "");
 
-// Whether recorded outputs can be asked for: nothing may be drawn, neither
-// parameters nor inputs. SP010 with what is.
+// Returns whether outputs can be compared with recorded ones, which requires
+// that neither parameters nor inputs are drawn. Otherwise reports what is drawn
+// (SP010).
 bool can_expect_of_graph(Context& context, const Graph& graph,
                          const Manifest& manifest, ValueSource source,
                          const std::vector<GivenInput>& given);

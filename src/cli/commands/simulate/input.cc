@@ -21,17 +21,18 @@
 namespace shardplan::cli {
 namespace {
 
-// What is held of every number at least, while a node is computed in doubles:
-// of an input a float32 and the double that it became; of a parameter the
-// double alone, since the float32 may be mapped; of an earlier result what the
-// unsharded and the sharded run have of it in both precisions; of the one that
-// is made, a double in both runs. Residues are doubles, and in one precision.
+// The bytes per element that a run holds at least while it computes a node in
+// double precision. An input is held as float32 and as the double converted
+// from it; a parameter only as a double, since its float32 may be mapped; an
+// earlier result by the unsharded and the sharded run in both precisions; the
+// result being computed as a double in both runs. Residues are doubles, in one
+// precision only.
 constexpr int64_t kInput = 12;
 constexpr int64_t kParameter = 8;
 constexpr int64_t kEarlier = 24;
 constexpr int64_t kMade = 16;
 constexpr int64_t kResidue = 8;
-// What is tried where nothing says how much memory there is.
+// The limit if the available memory is not known.
 constexpr int64_t kUnknown = int64_t{64} << 30U;
 
 // More than any sum of sizes that fit 63 bits.
@@ -57,8 +58,8 @@ class Counter {
     }
   }
 
-  // What is held at least while a node is computed. To be called for all nodes
-  // in their order.
+  // Returns the bytes held at least while a node is computed. Must be called
+  // for all nodes in order.
   Int128 next(NodeId node) {
     const GraphNode& at = graph_.nodes[node];
     Int128 total = earlier_ + bytes(at.result, node);
@@ -68,7 +69,7 @@ class Counter {
     for (const ValueId v : read) {
       const bool result = graph_.values[v].kind == Value::Kind::Result;
       if (!result) total += bytes(v, node);
-      // From the next node on it is not there any more.
+      // The value is freed after this node.
       if (result && last_[v] == node) earlier_ -= bytes(v, node);
     }
     if (last_[at.result] > node) {
@@ -77,7 +78,7 @@ class Counter {
     return total;
   }
 
-  // Of one value, while a node is computed.
+  // Returns the bytes of one value while a node is computed.
   Int128 bytes(ValueId value, NodeId node) const {
     const Value& of = graph_.values[value];
     return bytes_of(of, unit(of, last_[value], node));
@@ -101,10 +102,10 @@ class Counter {
 
   const Graph& graph_;
   bool exact_;
-  // The last node that reads a value, if any does; of outputs, behind all
-  // nodes.
+  // The last node that reads a value, if any does; for outputs, a number after
+  // all nodes.
   PerValue<NodeId> last_;
-  Int128 earlier_ = 0;  // of results that are there before the next node
+  Int128 earlier_ = 0;  // of results that exist before the next node
 };
 
 std::string graph_size_text(Int128 bytes) {
@@ -116,7 +117,7 @@ bool has_limit() { return memory_left() < std::numeric_limits<int64_t>::max(); }
 
 std::string allowed_text(const std::optional<int64_t>& max_memory) {
   if (max_memory) return "shardplan may use " + graph_size_text(*max_memory);
-  // This differs between machines.
+  // The available memory differs between machines.
   return has_limit()
              ? graph_size_text(memory_left()) + " of the memory limit are left"
              : graph_size_text(kUnknown) + " is the largest size supported";
@@ -166,7 +167,7 @@ bool fits_memory(const Graph& graph, bool exact,
 
 namespace {
 
-// Parameters that the graph gives a spec itself.
+// Returns the parameters whose spec the graph contains.
 std::vector<const DescribedValue*> placed_by_graph(
     const GraphDescription& description) {
   std::vector<const DescribedValue*> placed;
@@ -176,7 +177,7 @@ std::vector<const DescribedValue*> placed_by_graph(
   return placed;
 }
 
-// The spec that a graph file gives a parameter, as a rule.
+// Converts the spec that a graph file gives a parameter into a rule.
 Rule rule_of(const DescribedValue& parameter) {
   Rule rule;
   rule.pattern = exact_pattern(parameter.parameter);
@@ -197,9 +198,9 @@ std::unordered_map<std::string_view, size_t> numbers_of(
   return numbers;
 }
 
-// The given rules, then those of the graph for parameters that none of them is
-// found in: rules win over what a graph says of a model. Empty, with the reason
-// reported; SP105 is left to whoever resolves them.
+// Returns the given rules, followed by those of the graph for parameters that
+// no given rule matches: rules take precedence over a graph's specs. Returns
+// empty, with the reason reported. Resolving the rules reports SP105.
 std::optional<RuleSet> rules_of(Context& context, const Manifest& manifest,
                                 const GraphDescription& description) {
   const PlanRequest& planning = context.options.planning;
@@ -225,14 +226,14 @@ std::optional<RuleSet> rules_of(Context& context, const Manifest& manifest,
   return rules;
 }
 
-// "`up` and 2 more"
+// Returns "`up` and 2 more".
 std::string first_of(const std::vector<std::string>& names) {
   std::string text = in_backticks(names.front());
   if (names.size() == 1) return text;
   return text + " and " + count_text(std::ssize(names) - 1) + " more";
 }
 
-// Specs that a graph gives and the rules, or the plan, overrule.
+// Reports specs of a graph that the rules or the saved plan override.
 void report_overruled(const GraphDescription& description,
                       const Session& session, Diagnostics& diags) {
   const auto numbers = numbers_of(session.model.manifest);
@@ -243,7 +244,7 @@ void report_overruled(const GraphDescription& description,
     if (found == numbers.end()) continue;
     const Placement& placement = session.plan.of(found->second);
     const size_t rank = placement.type.shape.size();
-    // In full: [tp] is [tp, null].
+    // In full length: [tp] is [tp, null].
     const auto full = [&](PartitionSpec spec) {
       spec.dims.resize(std::max(rank, spec.dims.size()));
       return spec;
@@ -275,7 +276,8 @@ void report_overruled(const GraphDescription& description,
       .parameters(std::move(names));
 }
 
-// Labels of the graph's parameters, where the model gives none itself.
+// Adds the labels that the graph gives parameters, unless the model has its
+// own.
 void add_labels(const GraphDescription& description, Manifest& manifest,
                 Diagnostics& diags) {
   const auto numbers = numbers_of(manifest);
@@ -304,7 +306,7 @@ void add_labels(const GraphDescription& description, Manifest& manifest,
   }
 }
 
-// The axes that a graph names by itself, which need no rule.
+// Returns the axes that the graph itself names, which need no rule.
 AxisNames axes_of(const GraphDescription& description) {
   AxisNames names;
   const auto add = [&](const PartitionSpec& spec) {
@@ -348,8 +350,8 @@ std::optional<Session> session_of(Context& context,
   const bool given = !planning.rules.empty() || planning.pattern != nullptr;
   const bool placed = !placed_by_graph(description).empty();
   std::optional<RuleSet> rules;
-  // A graph without parameters needs no rules; one that says nothing of those
-  // that it has needs others.
+  // A graph without parameters needs no rules. A graph whose parameters have no
+  // specs needs given rules.
   const bool needs_none = !apart && description.parameters.empty();
   if (!planning.saved_plan && (placed || (needs_none && !given))) {
     rules = rules_of(context, model->manifest, description);
@@ -363,7 +365,7 @@ std::optional<Session> session_of(Context& context,
   return session;
 }
 
-// Every device has tensors of its own.
+// Every device has its own tensors, so more would use too much memory.
 constexpr int64_t kMaxDevicesRun = 1024;
 
 bool has_few_enough_devices(const Mesh& mesh, Diagnostics& diags) {
@@ -378,8 +380,8 @@ bool has_few_enough_devices(const Mesh& mesh, Diagnostics& diags) {
   return false;
 }
 
-// Whether the model itself is a graph file; what cannot be read is reported
-// where it is read. `file` becomes its head.
+// Returns whether the model is itself a graph file, and sets `file` to the
+// beginning of its text. Errors are reported when the model is read.
 bool brings_graph(Context& context, SourcePtr& file) {
   const std::string& path = context.options.planning.model;
   if (path == "-" || path.starts_with('@')) return true;
@@ -388,7 +390,7 @@ bool brings_graph(Context& context, SourcePtr& file) {
   return file != nullptr && looks_like_graph(file->text());
 }
 
-// Flags that say how a whole model is run, given with a graph.
+// Reports flags for running a whole model that are given with a graph.
 bool fit_a_graph(const SimulateRequest& flags, Diagnostics& diags) {
   const std::pair<bool, const char*> given[] = {
       {flags.layers.has_value(), "--layers"},
@@ -409,8 +411,8 @@ bool fit_a_graph(const SimulateRequest& flags, Diagnostics& diags) {
   return fit;
 }
 
-// What the run computes with: weights where there are any and nothing else is
-// asked for.
+// Returns what the run computes with: the weights, if there are any and no
+// other values are requested.
 std::optional<ValueSource> value_source(Context& context,
                                         const PlacedPass& given) {
   const auto wanted = context.options.simulate.values;
@@ -426,8 +428,8 @@ std::optional<ValueSource> value_source(Context& context,
       .help("`--values random` draws random values");
 }
 
-// Whether recorded outputs can be asked for: they are of the model's own
-// weights.
+// Returns whether outputs can be compared with recorded ones, which come from
+// the model's own weights.
 bool can_expect(Context& context, ValueSource source) {
   if (source == ValueSource::Checkpoint) return true;
   context.diags
@@ -545,7 +547,7 @@ ProgramInput program_input(const SimulateInput& input, const Program& program) {
                       session.plan,  session.rules ? &*session.rules : nullptr,
                       input.storage, input.reduce};
   if (input.model) {
-    // A model made smaller holds nothing but what is read.
+    // A shrunk model contains only parameters that the pass reads.
     result.whole_model = !input.model->shrunk;
     result.only_layers = input.model->only_layers;
     result.tied = input.model->tied.value_or(false);

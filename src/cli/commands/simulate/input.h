@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `simulate` runs, and whether there is memory for it.
+// The input of a `simulate` run, and whether the run fits in memory.
 #pragma once
 
 #include <optional>
@@ -21,45 +21,45 @@
 
 namespace shardplan::cli {
 
-// Whether a graph can be run in the memory that the program may use, found
-// before anything is computed.
+// Checks whether a graph can run in the memory that the program may use, before
+// anything is computed.
 
-// False, with the value, its shape and its bytes reported (SP017), when what
-// must be held while some operation is computed is more than may be had. What
-// passes may still meet the limit: replicas and collectives take more.
-// `exact`: all numbers are residues, held as doubles.
-// `max_memory` is what the user allows, where that is said.
+// Returns false, with the value, its shape and its bytes reported (SP017), if
+// the values needed to compute some operation exceed the available memory. A
+// run that passes may still reach the limit, since replicas and collectives
+// need more. `exact`: all numbers are residues, stored as doubles. `max_memory`
+// is the user's limit, if there is one.
 bool fits_memory(const Graph& graph, bool exact,
                  const std::optional<int64_t>& max_memory, Diagnostics& diags);
 
-// The most that must be held while one operation is computed, in bytes.
+// Returns the bytes needed while the largest operation is computed.
 double least_bytes_held(const Graph& graph, bool exact);
 
-// What `simulate` runs: a graph, the session of its model, and the program that
-// the plan makes of them.
+// The input of a run: a graph, the session of its model, and how the plan
+// partitions it.
 
 struct SimulateInput {
   Session session;
-  std::optional<RunSummary> model;  // where no graph is given
+  std::optional<RunSummary> model;  // set if no graph is given
   Graph graph;
   PlacedValues placed;
   PartitionOptions how;
   ValueSource source = ValueSource::Random;
-  std::optional<StoredTensors> weights;  // where these are the source
-  // Of the runs in working precision.
+  std::optional<StoredTensors> weights;  // set if `source` is Checkpoint
+  // The dtypes of the runs in working precision.
   Storage storage = Storage::F32;
   Storage reduce = Storage::F32;
-  InputIds ids;                   // of a whole model; none: random ones
-  std::vector<GivenInput> given;  // of a graph; others are drawn
+  InputIds ids;                   // tokens of a whole model; empty: random
+  std::vector<GivenInput> given;  // inputs of a graph; others are drawn
   std::optional<ExpectedOutputs> expected;
 };
 
-// Empty, with the reason reported. Without `--graph` the model is a graph file
-// itself, or of a family whose forward pass is known; a graph file's own specs
-// count where there are no rules.
+// Returns empty, with the reason reported, on failure. Without `--graph` the
+// model is either itself a graph file, or of a family whose forward pass is
+// known. The specs of a graph file apply if there are no rules.
 std::optional<SimulateInput> read_simulation(Context& context);
 
-// What findings are about: they refer to what is given.
+// Return what lint() checks; both results refer to their arguments.
 ProgramInput program_input(const SimulateInput& input, const Program& program);
 RunInput run_input(const SimulateInput& input, const ProgramInput& of,
                    const Simulation& outcome);

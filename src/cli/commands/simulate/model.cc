@@ -113,7 +113,7 @@ namespace {
 constexpr int64_t kDefaultBatch = 2;
 constexpr int64_t kDefaultLength = 16;
 
-// Among how many devices a semantic axis divides, such as __BATCH__.
+// Returns the number of shards along a semantic axis such as __BATCH__.
 int64_t shards_of(std::string_view token, const RuleSet* rules,
                   const Mesh& mesh, Mode mode) {
   Diagnostics quiet;
@@ -131,7 +131,7 @@ int64_t shards_of(std::string_view token, const RuleSet* rules,
   return shards;
 }
 
-// The smallest multiple of `unit` from `least` up.
+// Returns the smallest multiple of `unit` that is at least `least`.
 int64_t multiple(int64_t unit, int64_t least) {
   return (least + unit - 1) / unit * unit;
 }
@@ -150,8 +150,8 @@ ForwardPass default_pass(Mode mode, const RuleSet* rules, const Mesh& mesh) {
 
 namespace {
 
-// Sizes of the run; empty when the flags contradict one another. Those that
-// nobody gives are such that every device has some of the batch.
+// Returns the sizes of the run; empty if the flags contradict one another.
+// Default sizes give every device a part of the batch.
 std::optional<ForwardPass> forward_pass(const Options& options,
                                         const Architecture& architecture,
                                         const InputShapes& given,
@@ -184,14 +184,14 @@ struct Opened {
   ForwardPass pass;
   std::optional<StoredTensors> weights;
   bool shrunk = false;
-  bool by_default = false;  // nobody asked for it
+  bool by_default = false;  // shrunk without --shrink
 };
 
-// Products of weights and tokens, on all devices, up to which a model without
-// weights is run as it is: a second or so.
+// The largest number of multiplications of weights and tokens, over all
+// devices, with which a model without weights runs unshrunk: about a second.
 constexpr double kQuickProducts = 4e9;
 
-// Whether a run of the real sizes takes long.
+// Returns whether a run of the real sizes takes long.
 bool is_large(const Manifest& manifest, const ForwardPass& pass,
               const Mesh& mesh) {
   return static_cast<double>(manifest.total_elements()) *
@@ -201,7 +201,7 @@ bool is_large(const Manifest& manifest, const ForwardPass& pass,
          kQuickProducts;
 }
 
-// The placement of a tensor that has been made smaller.
+// Returns the placement of a tensor that was shrunk.
 Placement made_smaller(Placement placement, const TensorType& type,
                        const Plan& plan) {
   placement.type = type;
@@ -217,8 +217,8 @@ Placement made_smaller(Placement placement, const TensorType& type,
   return placement;
 }
 
-// Where the parameters of a smaller model go: as those of the large one, which
-// graph/shrink.h makes legal.
+// Returns the plan of a shrunk model: the placements of the original model,
+// which graph/shrink.h keeps legal.
 Plan plan_of_smaller(const Session& large, const Manifest& small) {
   std::unordered_map<std::string_view, size_t> numbers;
   for (size_t i = 0; i < large.model.manifest.size(); ++i) {
@@ -242,7 +242,7 @@ Plan plan_of_smaller(const Session& large, const Manifest& small) {
   return plan;
 }
 
-// Puts a smaller model in the place of the one that was read and placed.
+// Replaces the model that was read and placed by a smaller one.
 bool make_smaller(Opened& opened, const SimulateRequest& flags,
                   Diagnostics& diags) {
   Session& session = opened.session;
@@ -252,7 +252,7 @@ bool make_smaller(Opened& opened, const SimulateRequest& flags,
   const Mesh& mesh = flags.shrink_mesh.value_or(session.plan.mesh);
   if (!pass.layers) {
     pass.layers = shrunk_layers(large, manifest, mesh);
-    // A style may be that of one layer alone.
+    // A style may match only one layer, so all named layers are run.
     if (session.plan.run_as == RunAs::Hooks) {
       pass.layers = std::max(*pass.layers,
                              std::min(last_number_named(session.plan) + 1,
@@ -266,9 +266,10 @@ bool make_smaller(Opened& opened, const SimulateRequest& flags,
   return true;
 }
 
-// Every device runs the same operations, so experts that are dealt out are run
-// as one stack that is cut over them: where each expert is, and what is sent,
-// is the same. Where they cannot be stacked, place_values reports it.
+// Runs experts that are placed whole on ranks as one stack that is sharded over
+// the ranks, because every device runs the same operations. Each expert's place
+// and the data sent are the same. If they cannot be stacked, place_values
+// reports it.
 void stack_dealt(Opened& opened) {
   Session& session = opened.session;
   if (std::ranges::none_of(session.plan.placements, [](const Placement& p) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tokens that a whole model is run on.
+// Prepares the run of a whole model: its tokens, sizes, plan and forward pass.
 #pragma once
 
 #include <cstdint>
@@ -20,60 +20,60 @@
 
 namespace shardplan::cli {
 
-// Sequences of token numbers, all of one length.
+// Token ids of several sequences of equal length.
 using InputIds = std::vector<std::vector<int64_t>>;
 
-// Whether these are tokens, and no path.
+// Returns whether the text lists tokens and is not a path.
 bool is_written_out(const std::string& text);
 
-// `1,2,3;4,5,6`, or a file with a JSON or YAML list of lists, or of numbers for
-// one sequence. Empty, with the reason reported (SP010, SP002), when it is
-// neither, when sequences differ in length, or when one is empty.
+// Reads `1,2,3;4,5,6`, or a file with a JSON or YAML list of lists, or a list
+// of numbers for one sequence. Returns empty, with the reason reported (SP010,
+// SP002), if it is neither, if sequences differ in length, or if one is empty.
 InputIds read_input_ids(const std::string& written, Host& host,
                         Diagnostics& diags);
 
-// A model as `simulate` runs it where no graph is given: recognised as one of a
-// family, whose forward pass is known.
+// A model that `simulate` runs without a graph file, because it is recognised
+// as one of a family whose forward pass is known.
 
-// Inputs that are given, by name.
+// The shapes of given inputs, by name.
 using InputShapes = std::vector<std::pair<std::string, Shape>>;
 
-// What is reported of the run.
+// The sizes and family of the run, for the report.
 struct RunSummary {
   std::string family;  // "llama"
   std::optional<bool>
-      tied;  // whether head and embedding are one, if it is said
-  std::optional<int64_t> only_layers;  // the first so many, as requested
-  int64_t all_layers = 0;              // 0 where nothing says how many
+      tied;  // whether head and embedding are tied, if it is known
+  std::optional<int64_t> only_layers;  // only the first layers run
+  int64_t all_layers = 0;              // 0 if the number is not known
   int64_t batch = 0;
-  int64_t length = 0;         // 0 where no tokens are read
-  int64_t target_length = 0;  // of a decoder; 0 where it is that length
+  int64_t length = 0;         // 0 if no tokens are read
+  int64_t target_length = 0;  // of a decoder; 0: the same as `length`
   bool shrunk = false;
-  bool shrunk_by_default = false;  // and nobody asked for it
+  bool shrunk_by_default = false;  // shrunk without --shrink
 };
 
 // A model with its plan and the forward pass to run.
 struct PlacedPass {
   Session session;
   GraphDescription description;
-  std::optional<RunSummary> run = {};  // none: a graph file is the pass
+  std::optional<RunSummary> run = {};  // empty: a graph file is the pass
   // The checkpoint's weights, if the run computes with them.
   std::optional<StoredTensors> weights = {};
 };
 
-// The checkpoint's weights. Empty if it has none, or if `--values` asks for
-// other numbers.
+// Returns the checkpoint's weights. Returns empty if it has none, or if
+// `--values` requests other numbers.
 std::optional<StoredTensors> weights_of(const Context& context,
                                         const Manifest& manifest);
 
-// The pass where nobody gives its sizes: as small as it may be with a part of
-// the batch, and of its tokens, on every device. `rules` may be null.
+// Returns the default sizes of a pass: the smallest with which every device has
+// a part of the batch and of the tokens. `rules` may be null.
 ForwardPass default_pass(Mode mode, const RuleSet* rules, const Mesh& mesh);
 
-// Sizes of the run: those of `ids` and of inputs that are given, else --tokens.
-// Empty, with the reason reported: no family recognises the model (SP016),
-// sizes contradict one another (SP010, SP013, SP015).
-// `file` is the text of the model, where it was read already; else null.
+// Reads a model and determines the sizes of the run: those of `ids` and of
+// given inputs, else --tokens. Returns empty, with the reason reported, if no
+// family recognises the model (SP016) or sizes contradict one another (SP010,
+// SP013, SP015). `file` is the model's text if it was already read, else null.
 std::optional<PlacedPass> read_whole_model(Context& context,
                                            const SourcePtr& file,
                                            const InputIds& ids,

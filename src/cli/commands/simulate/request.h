@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `simulate` runs, and how.
+// The flags of `simulate`: what it runs, and how.
 #pragma once
 
 #include <cstdint>
@@ -33,33 +33,35 @@ struct SimulateRequest {
   DimSizes dims;                         // --dims
   Overlap overlap = Overlap::Off;        // --overlap
   std::optional<std::string> algorithm;  // --algorithm
-  // --values; not given: those of the checkpoint, else random ones.
+  // --values; empty: the checkpoint's numbers if it has weights, else random
+  // ones.
   std::optional<ValueSource> values;
   int64_t seed = 0;  // --seed
 
   std::vector<InputFile> inputs;         // --input, of a graph
   std::optional<std::string> input_ids;  // --input-ids
 
-  // Of a whole model, where no graph is given.
+  // Flags for a whole model, without a graph.
   std::optional<int64_t> layers;    // --layers
   std::optional<int64_t> batch;     // --tokens BxS
-  std::optional<int64_t> length;    // the same
+  std::optional<int64_t> length;    // the same flag
   std::optional<int64_t> capacity;  // --capacity
   bool shrink = false;              // --shrink
   bool full = false;                // --full
-  std::optional<RunAs> run_as;      // --as; not given: as the rules are run
-  // The mesh whose divisibility --shrink keeps; not given: that of the run.
+  std::optional<RunAs> run_as;      // --as; empty: as the rules' framework does
+  // The mesh whose divisibility --shrink preserves; empty: the mesh of the run.
   std::optional<Mesh> shrink_mesh;
 
   std::optional<Storage> storage;     // --dtype
-  std::optional<Storage> reduce;      // --reduce-dtype; else as --dtype
+  std::optional<Storage> reduce;      // --reduce-dtype; else --dtype
   std::optional<std::string> expect;  // --expect
   std::vector<std::string> vary;      // --vary: axes, or "algorithm"
 };
 
-// But for --algorithm, which `explain` takes, too.
+// All flags of `simulate` except --algorithm, which is also a flag of
+// `explain`.
 const std::vector<Flag>& simulate_flags();
-// Whether the answer and the picture are written to two files (SP010).
+// Reports an answer and a plot that are written to the same file (SP010).
 void validate_simulate(std::span<const Setting> given, const Options& options,
                        Diagnostics& diags);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `shardplan simulate MODEL`: the sharded forward pass on simulated devices,
-// and whether it computes what the unsharded one does.
+// `shardplan simulate MODEL`: runs the sharded forward pass on simulated
+// devices, and reports whether it computes the same as the unsharded pass.
 
 #include <algorithm>
 #include <cstdint>
@@ -32,7 +32,7 @@
 namespace shardplan::cli {
 namespace {
 
-// Whether there will be errors to compare or to draw.
+// Returns whether there will be errors to compare or to plot.
 bool has_errors_to_show(const Context& context, const SimulateInput& input) {
   const auto& plot = context.options.plot;
   const auto& vary = context.options.simulate.vary;
@@ -52,7 +52,8 @@ bool has_errors_to_show(const Context& context, const SimulateInput& input) {
   return false;
 }
 
-// Attention among one token is 1, whatever queries and keys are.
+// Attention over one token is 1 whatever the queries and keys are, so such a
+// run cannot expose an error in them.
 void doubt_one_token(const SimulateInput& input, Simulation& outcome) {
   if (!input.model || input.model->length != 1 ||
       input.source == ValueSource::Field || input.graph.outputs.empty()) {
@@ -62,8 +63,8 @@ void doubt_one_token(const SimulateInput& input, Simulation& outcome) {
       {Unseen::Kind::OneToken, input.graph.outputs.front()});
 }
 
-// Hooks run the collectives that their plan names and no others, so that a
-// program with the collectives of a compiler says nothing about them.
+// Hooks run only the collectives that their plan names, so a program with a
+// compiler's collectives proves nothing about them.
 void judge_hooks(const SimulateInput& input, Simulation& outcome) {
   outcome.hooked = input.placed.hooked;
   if (outcome.hooked && !outcome.hooked->unknown.empty()) {
@@ -71,7 +72,7 @@ void judge_hooks(const SimulateInput& input, Simulation& outcome) {
   }
 }
 
-// Whether the run can be as asked.
+// Returns whether the run can be done as --as requests.
 bool can_run_as(const Context& context, const SimulateInput& input) {
   if (context.options.simulate.run_as != RunAs::Hooks) return true;
   const auto& walk = input.placed.hooked;
@@ -91,7 +92,7 @@ bool can_run_as(const Context& context, const SimulateInput& input) {
   return false;
 }
 
-// Runs the program, and reports what there is to say of it.
+// Runs the program and reports its findings.
 Simulation judged_run(Context& context, const SimulateInput& input,
                       const ReadValue& values, const Program& program) {
   const ProgramInput to_check = program_input(input, program);
@@ -140,7 +141,7 @@ Exit run_simulate(Context& context) {
                          recorded.manifest, recorded.numbers, context.diags);
     if (!errors) return Exit::CouldNotRun;
     expected = *std::move(errors);
-    // Runs in lower precision are not judged.
+    // The recorded outputs do not determine the result in lower precision.
     if (!context.options.simulate.storage) {
       lint(RecordedInput{input->graph, expected, recorded.path}, context.diags);
     }
@@ -158,7 +159,7 @@ Exit run_simulate(Context& context) {
 namespace {
 
 constexpr int64_t kMaxLayers = 100'000;
-// Sequences, and tokens of one: far more than can be run.
+// Numbers of sequences and of tokens per sequence, far more than can be run.
 constexpr int64_t kMaxTokens = int64_t{1} << 30U;
 
 std::vector<std::string> overlap_names() {
@@ -170,7 +171,7 @@ std::vector<std::string> value_names() {
 std::vector<std::string> run_as_names() { return {"compiler", "hooks"}; }
 std::vector<std::string> storage_names() { return {"f32", "bf16", "f16"}; }
 
-// `batch=2,length=16`
+// Reads `batch=2,length=16`.
 void set_dims(const Setting& setting, Options& options, Diagnostics& diags) {
   for (const std::string& entry : split_list(setting.value)) {
     const size_t equals = entry.find('=');
@@ -200,7 +201,7 @@ void set_overlap(const Setting& setting, Options& options, Diagnostics&) {
   }
 }
 
-// `2x16`
+// Reads `2x16`.
 void set_tokens(const Setting& setting, Options& options, Diagnostics& diags) {
   const std::vector<std::string> sizes = split_list(setting.value, 'x');
   if (sizes.size() != 2) {
@@ -218,7 +219,7 @@ void set_tokens(const Setting& setting, Options& options, Diagnostics& diags) {
   options.simulate.length = integer_of(size, 1, kMaxTokens, diags);
 }
 
-// `x=inputs.safetensors`
+// Reads `x=inputs.safetensors`.
 void set_input(const Setting& setting, Options& options, Diagnostics& diags) {
   const size_t equals = setting.value.find('=');
   if (equals == std::string::npos || equals == 0 ||

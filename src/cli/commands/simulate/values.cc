@@ -16,7 +16,7 @@
 namespace shardplan::cli {
 namespace {
 
-// The value of the graph that holds token ids, if there is one.
+// Returns the value of the graph that contains token ids, if there is one.
 ValueId find_tokens(const Graph& graph) {
   for (const ValueId v : graph.values.ids()) {
     if (graph.values[v].kind == Value::Kind::Input &&
@@ -60,7 +60,7 @@ std::optional<Weights> open_parameters(Context& context,
     const Value& value = input.graph.values[v];
     if (value.kind != Value::Kind::Parameter) continue;
     const auto found = index.find(value.parameter);
-    if (found == index.end()) continue;  // drawn, as the graph file says
+    if (found == index.end()) continue;  // drawn, as the graph file requires
     const StoredTensor& tensor = (*input.weights)[found->second];
     if (!is_computable(tensor.dtype)) {
       context.diags

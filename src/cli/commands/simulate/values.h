@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The numbers that `simulate` computes with: drawn, or a checkpoint's own, and
-// the tokens that the user gives.
+// The numbers that `simulate` computes with: random ones or the checkpoint's
+// weights, and the tokens that the user gives.
 #pragma once
 
 #include <optional>
@@ -11,9 +11,10 @@
 
 namespace shardplan::cli {
 
-// `input` must outlive what is returned. Empty, with the reason reported: the
-// weights cannot be opened or computed with (SP001, SP002, SP008, SP010), a
-// token is beyond the vocabulary (SP010).
+// Returns a function that reads values of `input`, which must outlive it.
+// Returns empty, with the reason reported, if the weights cannot be opened or
+// computed with (SP001, SP002, SP008, SP010), or if a token exceeds the
+// vocabulary (SP010).
 std::optional<ReadValue> simulation_values(Context& context,
                                            const SimulateInput& input);
 

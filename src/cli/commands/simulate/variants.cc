@@ -18,7 +18,7 @@ namespace {
 
 constexpr const char* kAlgorithms = "algorithm";
 
-// A run that differs from the one asked for.
+// A run that differs from the requested one.
 struct VariantChange {
   Mesh mesh;
   std::string algorithm;
@@ -33,8 +33,8 @@ bool is_reduction(CollectiveKind kind) {
          kind == CollectiveKind::ReduceScatter;
 }
 
-// Whether the program's sums can be made with the algorithm; of another one
-// the table's first would be taken in its place.
+// Returns whether the algorithm supports all reductions of the program. If it
+// did not, the first algorithm of the table would be used instead.
 bool fits(const Program& program, const Algorithm& algorithm) {
   for (const CollectivePrice& priced :
        price(program, Storage::F32, Storage::F32)) {
@@ -47,7 +47,8 @@ bool fits(const Program& program, const Algorithm& algorithm) {
   return true;
 }
 
-// Without views, which other numbers of devices do not suit.
+// Returns the mesh without its views, whose sizes do not match another number
+// of devices.
 Mesh resized(const Mesh& mesh, size_t axis, int64_t size) {
   std::vector<Axis> axes = mesh.axes();
   axes[axis].size = size;
@@ -118,7 +119,7 @@ std::optional<Variant> run_changed(Context& context, const SimulateInput& base,
     options.simulate.batch = base.model->batch;
     options.simulate.length = base.model->length;
   }
-  // Findings are those of the plan that was asked for.
+  // Findings of variants are dropped; the report is about the requested plan.
   Diagnostics diags = context.diags.fresh();
   Context changed{options, context.host, diags, context.progress};
   const auto input = read_simulation(changed);

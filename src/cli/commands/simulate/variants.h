@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `simulate --vary`: the same model, on the same values, with other sizes of a
-// mesh axis or other algorithms.
+// `simulate --vary`: runs the same model on the same values with other sizes of
+// a mesh axis or other algorithms.
 #pragma once
 
 #include <optional>
@@ -15,10 +15,11 @@ namespace shardplan::cli {
 
 SimulateOptions simulate_options(Context& context, const SimulateInput& input);
 
-// What was run already, then every variant: divisors of the size of an axis,
-// and every algorithm that can do all of the program's reductions. One that
-// computes something else is SP504. Empty, with the reason reported, when
-// --vary names neither (SP010) or a variant cannot be run.
+// Returns the run already made, then every variant: the divisors of the axis's
+// size, and every algorithm that supports all reductions of the program. A
+// variant that computes a different result is SP504. Returns empty, with the
+// reason reported, if --vary names neither an axis nor `algorithm` (SP010), or
+// if a variant cannot be run.
 std::optional<std::vector<Variant>> run_variants(Context& context,
                                                  const SimulateInput& input,
                                                  const Program& program,

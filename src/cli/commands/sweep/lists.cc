@@ -18,7 +18,7 @@
 namespace shardplan::cli {
 namespace {
 
-// More take too long to read, let alone to compute.
+// More would take too long to read, let alone to compute.
 constexpr size_t kMaxMeshes = 10'000;
 
 void add_once(SlicedMesh mesh, std::vector<SlicedMesh>& meshes) {
@@ -27,10 +27,11 @@ void add_once(SlicedMesh mesh, std::vector<SlicedMesh>& meshes) {
   }
 }
 
-// `tp=1,2,4` as tp=1, tp=2 and tp=4: a size alone is another one of the axis
-// before it. In the order written, the last list fastest.
+// Expands `tp=1,2,4` into tp=1, tp=2 and tp=4: a part that is only a size is
+// another size of the axis before it. The meshes are in the order written; the
+// last list varies fastest.
 std::vector<std::string> listed_meshes(const std::string& text) {
-  std::vector<std::vector<std::string>> axes;  // spellings of each
+  std::vector<std::vector<std::string>> axes;  // spellings per axis
   for (const std::string& part : split_list(text)) {
     const bool is_size =
         !part.empty() && part.find_first_not_of("0123456789") == part.npos;
@@ -56,7 +57,7 @@ std::vector<std::string> listed_meshes(const std::string& text) {
   return meshes;
 }
 
-// The meshes of one text, for every number of devices that was given.
+// Adds the meshes of one text, for every number of devices given.
 bool add_written(const SweepRequest& sweep, const PlanRequest& planning,
                  const std::string& text, std::vector<SlicedMesh>& meshes,
                  Diagnostics& diags) {
@@ -120,7 +121,7 @@ std::optional<std::vector<SlicedMesh>> sweep_meshes(const SweepRequest& sweep,
           .error(Code::Usage, {}, "both `--mesh` and `--over` are given")
           .help("give either the meshes or the axes to build them from");
     }
-    // What devices hold does not depend on the slices that a topology names.
+    // Memory per device does not depend on the slices that a topology names.
     if (planning.slices && !planning.topology) {
       return diags
           .error(Code::Usage, {}, "both `--slices` and `--over` are given")
@@ -168,7 +169,7 @@ struct ListedView {
   std::vector<SourcePtr> choices;
 };
 
-// The views that are asked for, in the order of their names' first mention.
+// Returns the requested views in the order in which their names first appear.
 std::optional<std::vector<ListedView>> listed_views(const PlanRequest& planning,
                                                     Diagnostics& diags) {
   std::vector<ListedView> views;
@@ -184,7 +185,7 @@ std::optional<std::vector<ListedView>> listed_views(const PlanRequest& planning,
         }
       }
     }
-    // Whoever reads it says what is wrong.
+    // Parsing the text reports the error.
     if (spellings.empty()) spellings.emplace_back(text);
     for (std::string& spelling : spellings) {
       auto choice =
@@ -202,7 +203,7 @@ std::optional<std::vector<ListedView>> listed_views(const PlanRequest& planning,
   return views;
 }
 
-// All combinations of their sizes, the last view's fastest.
+// Returns all combinations of their sizes; the last view's vary fastest.
 std::vector<std::vector<SourcePtr>> view_combinations(
     const std::vector<ListedView>& views) {
   std::vector<std::vector<SourcePtr>> all = {{}};

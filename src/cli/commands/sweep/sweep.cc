@@ -40,13 +40,13 @@ namespace {
 constexpr size_t kMaxPoints = 200'000;
 
 struct Sweep {
-  std::unique_ptr<const Inputs> inputs;  // the ground refers to them
+  std::unique_ptr<const Inputs> inputs;  // `ground` refers to them
   Groundwork ground;
   AskedMemory memory;
-  std::vector<Candidate> candidates;           // of every mesh
-  std::optional<StepModel> model = {};         // with training steps
-  std::optional<ServedModels> served = {};     // with an engine
-  std::optional<InferencePasses> passes = {};  // with a cache and a profile
+  std::vector<Candidate> candidates;           // for every mesh
+  std::optional<StepModel> model = {};         // for training steps
+  std::optional<ServedModels> served = {};     // for an engine
+  std::optional<InferencePasses> passes = {};  // for a cache and a profile
   Objective objective = Objective::Memory;
   std::vector<SweepMesh> meshes = {};
   std::vector<SweepPoint> points = {};
@@ -127,7 +127,7 @@ SweptServing swept_serving(const Serving& serving) {
   return swept;
 }
 
-// A candidate, and what became of it.
+// Returns a candidate with its results.
 SweepPoint point_of(const Candidate& candidate, const Judgement& judged,
                     PlanJudge& judge, const Diagnostics& like) {
   SweepPoint point;
@@ -136,7 +136,7 @@ SweepPoint point_of(const Candidate& candidate, const Judgement& judged,
     point.seq = candidate.workload->seq;
   }
   point.limit = candidate.device->limit;
-  // --memory stands for what a profile says of its size alone.
+  // --memory replaces only the memory size of a profile.
   const HardwareProfile* const card = candidate.device->card.get();
   point.device = card != nullptr ? card->name
                  : point.limit   ? point.limit->name
@@ -173,7 +173,7 @@ SweepPoint point_of(const Candidate& candidate, const Judgement& judged,
   return point;
 }
 
-// Every workload, way to do a step and device.
+// Returns every combination of workload, step options and device.
 std::vector<Candidate> candidates_of(const Options& options,
                                      const std::vector<Device>& devices) {
   std::vector<Candidate> all(1);
@@ -210,17 +210,17 @@ std::string codes_of_errors(const Diagnostics& diags) {
   return text;
 }
 
-// What became of one mesh.
+// The result of one mesh.
 struct Swept {
-  std::vector<Diagnostic> errors = {};  // of the run
-  bool stopped = false;                 // no answer follows
+  std::vector<Diagnostic> errors = {};  // errors that end the run
+  bool stopped = false;                 // the run ends without an answer
   std::optional<SweepMesh> mesh = {};
   std::vector<SweepPoint> points = {};
 };
 
-// Safe to call from several threads, each with an evaluator of its own. What
-// the rules are to the names is the same on every mesh: reported to `of_all`,
-// where it is given.
+// Checks one mesh. Several threads may call it, each with its own evaluator.
+// Findings about the rules and the parameter names are the same on every mesh,
+// so they are only reported to `of_all`, if that is not null.
 Swept sweep_mesh(const Mesh& mesh, const Sweep& sweep, Evaluator& evaluator,
                  Diagnostics* of_all) {
   const Placing placing = {{}, mesh, {}, {}};
@@ -231,7 +231,8 @@ Swept sweep_mesh(const Mesh& mesh, const Sweep& sweep, Evaluator& evaluator,
     swept.errors.back().facts.push_back("on mesh " + mesh_text(mesh) +
                                         views_text(mesh));
   };
-  // Errors of a plan are counted, but for those that prevent an answer.
+  // Errors of a plan are counted; only those that prevent an answer end the
+  // run.
   for (const Diagnostic& each : on.findings.all()) {
     if (on.judge == nullptr ? each.severity == Severity::Error
                             : prevents_running(each.code)) {
@@ -262,7 +263,7 @@ Swept sweep_mesh(const Mesh& mesh, const Sweep& sweep, Evaluator& evaluator,
   swept.mesh = SweepMesh{mesh, on.findings.count(Severity::Error),
                          on.findings.count(Severity::Warning),
                          codes_of_errors(on.findings)};
-  // What a sweep from shapes leaves out is the same on every mesh.
+  // The parts that a sweep from shapes omits are the same on every mesh.
   if (of_all != nullptr && sweep.model &&
       sweep.model->from() == BracketSource::Shapes) {
     on.judge->report_shapes(sweep.candidates.front(), *of_all);
@@ -270,7 +271,7 @@ Swept sweep_mesh(const Mesh& mesh, const Sweep& sweep, Evaluator& evaluator,
   return swept;
 }
 
-// False, with the reason reported, where the mesh has no answer.
+// Returns false, with the reason reported, if the mesh has no answer.
 bool take(Swept swept, Sweep& sweep, Diagnostics& diags) {
   if (swept.mesh) {
     for (SweepPoint& point : swept.points) {
@@ -284,15 +285,16 @@ bool take(Swept swept, Sweep& sweep, Diagnostics& diags) {
   return !swept.stopped;
 }
 
-// Every mesh, in order; the first that has an answer tells what is the same on
-// all, which the others copy.
+// Sweeps the meshes in order. The first mesh with an answer reports the
+// findings that are the same on all meshes, and the evaluators of the other
+// threads start with what its evaluator has cached.
 bool sweep_all(Context& context, const std::vector<Mesh>& meshes,
                Sweep& sweep) {
   const auto count = static_cast<int64_t>(meshes.size());
   Pieces pieces(context.progress, "mesh", meshes.size());
   std::mutex mutex;
   std::vector<std::optional<Swept>> swept(meshes.size());
-  // Behind the first mesh without an answer nobody looks.
+  // Meshes after the first one that ends the run are skipped.
   std::atomic<int64_t> end = count;
   std::atomic<int64_t> next = 0;
   const auto sweep_next = [&](Evaluator& evaluator, Diagnostics* of_all) {
@@ -329,7 +331,7 @@ bool sweep_all(Context& context, const std::vector<Mesh>& meshes,
   return true;
 }
 
-// Before so many candidates are made.
+// Reports a sweep of too many configurations before they are created.
 bool check_count(const Options& options, size_t meshes, size_t devices,
                  Diagnostics& diags) {
   const size_t workloads =
@@ -354,7 +356,8 @@ bool check_count(const Options& options, size_t meshes, size_t devices,
   return false;
 }
 
-// Whether devices and a workload are given, so that something takes a time.
+// Returns whether both hardware and a workload are given, which a time estimate
+// requires.
 bool asks_for_time(const Options& options) {
   return !options.sweep.hardware.empty() &&
          (options.planning.mode == Mode::Train
@@ -362,7 +365,8 @@ bool asks_for_time(const Options& options) {
               : options.memory.seq.has_value());
 }
 
-// The workload with the fewest sequences, in the most parts, stands for all.
+// Checks the step options with the smallest workload and the most
+// micro-batches, which represent all others.
 bool check_steps(const Options& options, Diagnostics& diags) {
   if (options.sweep.objective != Objective::Memory && !asks_for_time(options)) {
     diags
@@ -400,7 +404,7 @@ std::optional<Sweep> run(Context& context) {
                            inputs->model, context.diags);
   if (!viewed) return std::nullopt;
   const std::vector<Mesh>& meshes = viewed->meshes;
-  // The views have the same names on all of them.
+  // All meshes have views of the same names.
   settle_views(inputs->rules, meshes.front());
   auto kept = std::make_unique<const Inputs>(*std::move(inputs));
   const Model& model = kept->model;
@@ -467,7 +471,7 @@ std::string trained_text(const Sweep& sweep) {
   return training_note(trained, frozen);
 }
 
-// "6 configurations: 2 fit, 3 may fit"
+// Returns "6 configurations: 2 fit, 3 may fit".
 std::string fitting_text(int64_t points, int64_t fitting, int64_t perhaps) {
   if (fitting == points) return ": all fit";
   if (perhaps == points) return ": all may fit";
@@ -505,7 +509,7 @@ std::string sweep_headline(const Sweep& sweep, int64_t fitting,
   return line;
 }
 
-// Why points have no time, each reason once.
+// Returns the reasons why points have no time, each once.
 std::vector<std::string> untimed_notes(const Sweep& sweep) {
   std::map<std::string, int64_t> reasons;
   for (const SweepPoint& point : sweep.points) {
@@ -524,16 +528,16 @@ std::vector<std::string> untimed_notes(const Sweep& sweep) {
   return notes;
 }
 
-// How far a point is from fitting, bytes; empty where no change of memory makes
-// it run.
+// Returns how many bytes a point is over capacity; empty if no memory change
+// makes it run.
 std::optional<int64_t> bytes_over(const SweepPoint& point) {
   if (!point.refused.empty() || !point.limit) return std::nullopt;
   if (point.fit.headroom) return -*point.fit.headroom;
   return (point.step ? point.step->lower : point.total) - point.limit->usable;
 }
 
-// Asks of the configuration that comes nearest to fitting what `check` asks:
-// the changes that would make it fit are in its findings.
+// Checks the configuration that comes closest to fitting as `check` does: its
+// findings include the changes that would make it fit.
 void add_nearest(Context& context, const Sweep& sweep, Report& report) {
   if (sweep.memory.on_slices) return;
   std::optional<size_t> nearest;
@@ -558,7 +562,7 @@ void add_nearest(Context& context, const Sweep& sweep, Report& report) {
         "--view", view.name + ":" + axes_text(view.axes)));
   }
   planning.devices = mesh.devices();
-  planning.find_fixes = false;  // other meshes were tried
+  planning.find_fixes = false;  // this sweep already tried other meshes
   MemoryRequest memory = context.options.memory;
   if (point.batch) memory.batch = point.batch;
   if (point.seq) memory.seq = point.seq;
@@ -646,7 +650,7 @@ Exit run_sweep(Context& context) {
   if (limited && fitting + perhaps == 0) add_nearest(context, *sweep, report);
   add_topology(context, report);
   const Exit exit = finish(context, std::move(report));
-  // Without a limit every point fits, but for those that are refused.
+  // Without a limit every point fits unless it is refused.
   const bool any = std::any_of(sweep->points.begin(), sweep->points.end(),
                                [](const SweepPoint& point) {
                                  return point.is_sure() || point.is_possible();

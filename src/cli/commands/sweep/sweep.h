@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `shardplan sweep` is to try: meshes, views, workloads and devices from
-// lists in flags that elsewhere take one value.
+// The configurations that `shardplan sweep` tries: meshes, views, workloads and
+// devices, from flags that have a list of values here and one value elsewhere.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ namespace shardplan::cli {
 
 struct Flag;
 
-// Lists that `sweep` takes where other commands take one value.
+// Lists for flags that other commands accept with one value.
 struct SweepRequest {
   AxisNames over;                           // --over
   std::vector<int64_t> devices;             // --devices
@@ -34,37 +34,41 @@ struct SweepRequest {
   Objective objective = Objective::Memory;  // --objective
 };
 
-// --over; the lists come from flags that others take, too.
+// Returns --over. The lists come from flags that other commands also accept.
 const std::vector<Flag>& sweep_flags();
 
-// The meshes of `--mesh "A;B"`, with the slices that are known, those that
-// --over and --devices make, or that of the rules; each once. Empty, with the
-// reason reported, when there is none or one is bad.
+// Returns the meshes of `--mesh "A;B"`, with slices if they are known; or the
+// meshes that --over and --devices produce; or that of the rules. Each mesh
+// appears once. Returns empty, with the reason reported, if there is none or
+// one is invalid.
 std::optional<std::vector<SlicedMesh>> sweep_meshes(const SweepRequest& sweep,
                                                     const PlanRequest& planning,
                                                     const RuleSet& rules,
                                                     Diagnostics& diags);
-// The meshes with the views of --view and of the rules, which are the same on
-// every mesh but for their sizes.
+// The meshes with the views of --view and of the rules. All meshes have the
+// same views, which differ only in size.
 struct ViewedMeshes {
   std::vector<Mesh> meshes;
-  int64_t left_out = 0;  // meshes and sizes of views that do not go together
-  std::string why = {};  // of the first of these
+  int64_t left_out = 0;  // invalid pairs of mesh and view sizes
+  std::string why = {};  // reason for the first of these
 };
-// Every mesh with every combination of sizes: `--view experts:ep=4,8,edp=-1`
-// has two, `--view "experts:ep=4,edp=2;ep=8,edp=1"` too. Empty, with the reason
-// reported, where none of them go together, or a view cannot be read.
+// Combines every mesh with every combination of view sizes: both `--view
+// experts:ep=4,8,edp=-1` and `--view "experts:ep=4,edp=2;ep=8,edp=1"` have two.
+// Returns empty, with the reason reported, if no combination is valid or a view
+// cannot be read.
 std::optional<ViewedMeshes> with_views(const std::vector<SlicedMesh>& meshes,
                                        const PlanRequest& planning,
                                        const RuleSet& rules, const Model& model,
                                        Diagnostics& diags);
-// All pairs of --batch (default 1) and --seq; none without --seq.
+// Returns all pairs of --batch (default 1) and --seq; none without --seq.
 std::vector<Workload> sweep_workloads(const SweepRequest& sweep);
-// All pairs of --microbatches and --remat, over the other options of a step.
+// Returns all pairs of --microbatches and --remat, with the other options of
+// `step`.
 std::vector<StepOptions> sweep_steps(const SweepRequest& sweep,
                                      const StepOptions& step);
-// One per --hardware, else what --memory says, else one without a limit.
-// Empty, with the reason reported, when one cannot be read.
+// Returns one device per --hardware, else the device of --memory, else one
+// without a limit. Returns empty, with the reason reported, if one cannot be
+// read.
 std::optional<std::vector<Device>> sweep_devices(const SweepRequest& sweep,
                                                  const MemoryRequest& memory,
                                                  Host& host,

@@ -17,7 +17,7 @@ namespace shardplan::cli {
 namespace {
 
 constexpr std::string_view kCounting = "check analyze sweep plan diff";
-// What a plan by search decides itself.
+// Settings that `plan` finds by search, so it does not accept them.
 constexpr std::string_view kDecided = "check analyze sweep diff";
 constexpr int64_t kMostTiles = 1'000'000;
 
@@ -33,9 +33,9 @@ std::vector<std::string> hide_names() {
 }
 std::vector<std::string> kernel_names() { return {"any", "fused", "eager"}; }
 
-// Policies separated by commas, which lists of names have within:
-// `none,custom:context=device,query_proj=offload`. What is no policy by itself
-// goes on one that has names.
+// Splits policies at commas: `none,custom:context=device,query_proj=offload`. A
+// policy may itself contain a list of names, so a part that is not a policy
+// continues the policy before it that has names.
 std::vector<std::string> listed_policies(const std::string& text) {
   std::vector<std::string> policies;
   for (std::string& part : split_list(text)) {
@@ -62,7 +62,7 @@ void set_remat(const Setting& s, Options& o, Diagnostics& d) {
             "custom:NAME=offload,NAME=offload`");
     return;
   }
-  // Several, separated by commas, where several are tried.
+  // Commands that try several policies accept a list.
   std::vector<std::string> texts = {s.value};
   if (tries_lists(o.command)) texts = listed_policies(s.value);
   o.sweep.remat.clear();
@@ -81,8 +81,8 @@ void offload_activations(const Setting& s, const std::string& policy,
   set_remat(remat, o, d);
 }
 
-// `optimizer`, `optimizer:paged`, `weights`, `activations`,
-// `activations:decoder_layer_input`
+// Reads `optimizer`, `optimizer:paged`, `weights`, `activations` or
+// `activations:decoder_layer_input`.
 void set_offload(const Setting& s, Options& o, Diagnostics& d) {
   constexpr std::string_view kActivations = "activations";
   Offload& offload = o.memory.state.offload;
@@ -106,7 +106,7 @@ void set_offload(const Setting& s, Options& o, Diagnostics& d) {
   }
 }
 
-// `1f1b`, `gpipe`, `interleaved:4`, `interleaved:4:8`
+// Reads `1f1b`, `gpipe`, `interleaved:4` or `interleaved:4:8`.
 void set_schedule(const Setting& s, Options& o, Diagnostics& d) {
   StepOptions& step = o.workload.step;
   o.workload.given = true;
@@ -137,7 +137,7 @@ void set_schedule(const Setting& s, Options& o, Diagnostics& d) {
   }
 }
 
-// `step=1.83,peak=61GiB`
+// Reads `step=1.83,peak=61GiB`.
 void set_measured(const Setting& s, Options& o, Diagnostics& d) {
   for (const std::string& part : split_list(s.value)) {
     const size_t equals = std::min(part.find('='), part.size());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a training step is done: what decides its activations.
+// The flags of a training step that determine its activations.
 #pragma once
 
 #include <vector>

@@ -17,7 +17,7 @@
 namespace shardplan::cli {
 namespace {
 
-// What was measured: a time or bytes.
+// The measured quantity: a time or bytes.
 enum class Quantity : uint8_t { Step, Peak };
 
 Cell amount(Quantity of, double value) {
@@ -96,8 +96,8 @@ Table residual_table(const Compared& compared, bool for_people) {
   return table;
 }
 
-// "measured 6.20 s, 12.5 % above the estimate of 5.51 s and within 2.46 s to
-// 12.1 s"
+// Returns "measured 6.20 s, 12.5 % above the estimate of 5.51 s and within 2.46
+// s to 12.1 s".
 std::string compared_text(Quantity of, const Residual& residual) {
   const double share = residual.difference() / residual.estimate;
   std::string text = "measured " + amount_text(of, residual.measured) +
@@ -118,7 +118,8 @@ std::string compared_text(Quantity of, const Residual& residual) {
          amount_text(of, residual.upper);
 }
 
-// The likeliest of the parts that can make the difference by themselves.
+// Returns up to three parts, each of which could alone explain the difference
+// within its range, the largest first.
 std::string likely_text(const Residual& residual) {
   constexpr size_t kMostNamed = 3;
   std::vector<const ResidualPart*> parts;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `--measured`: what somebody measured beside the answer of `analyze`.
+// `--measured`: compares measurements with the estimate of `analyze`.
 #pragma once
 
 #include "base/diagnostic.h"
@@ -9,12 +9,14 @@
 
 namespace shardplan::cli {
 
-// False, with the reason reported (SP010), where nothing can be compared.
+// Returns false, with the reason reported (SP010), if nothing can be compared.
 bool can_compare(const MeasuredStep& measured, const MemoryAnswer& answer,
                  Diagnostics& diags);
 
-// The table, lines that say where the difference may lie, and a finding where a
-// bound was broken (SP312). REQUIRES: can_compare().
+// Adds the table, lines about the likely causes of the difference, and a
+// finding if a bound is broken (SP312).
+//
+// REQUIRES: can_compare().
 void add_residual(const MeasuredStep& measured, const StepAnswer& answer,
                   Report& report, Diagnostics& diags);
 

@@ -150,7 +150,7 @@ Table time_table(const StepTime& time, std::string_view what, bool for_people) {
   return table;
 }
 
-// "5.32 s (2.27 s to 18.2 s)"
+// Formats "5.32 s (2.27 s to 18.2 s)".
 std::string seconds_text(const Seconds& seconds) {
   Style style;
   style.unicode = false;
@@ -161,7 +161,7 @@ std::string seconds_text(const Seconds& seconds) {
          text(seconds.upper) + ")";
 }
 
-// "a step takes 5.32 s (2.27 s to 18.2 s): 49,399 tokens/s, ..."
+// Returns "a step takes 5.32 s (2.27 s to 18.2 s): 49,399 tokens/s, ..."
 std::string time_text(const StepTime& time, int64_t devices) {
   Style style;
   style.unicode = false;
@@ -199,7 +199,8 @@ Table collectives_table(const StepTime& time, std::string_view what) {
   return table;
 }
 
-// Whether it fits with what is reserved, too; "" where there is nothing to add.
+// Returns whether the step also fits with the memory that the allocator and the
+// runtime reserve; "" if there is nothing to add.
 std::string reserved_text(const ReservedMemory& reserved,
                           const MemoryBracket& bracket,
                           const std::optional<DeviceLimit>& limit) {
@@ -334,7 +335,8 @@ std::vector<std::pair<std::string, Cell>> step_summary(
   return summary;
 }
 
-// "in host memory, per device: 11.2 GiB; per host with 8 devices: 89.8 GiB"
+// Returns "in host memory, per device: 11.2 GiB; per host with 8 devices: 89.8
+// GiB".
 std::string host_text(const StepAnswer& answer) {
   const std::array<int64_t, kKeepings>& host = answer.bracket.host;
   const bool known = host[0] == host[2];

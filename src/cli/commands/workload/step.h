@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a training step holds, in the report of a command.
+// Texts and tables about the memory and time of a training step.
 #pragma once
 
 #include <optional>
@@ -15,20 +15,24 @@
 
 namespace shardplan::cli {
 
-// `memory_bracket`, and what it was worked out from.
+// Returns `memory_bracket` and the numbers that it was computed from.
 std::vector<std::pair<std::string, Cell>> step_summary(
     const StepAnswer& answer);
-// fit_text() of a training step. REQUIRES: a limit.
+// Returns the text of fit_text() for a training step.
+//
+// REQUIRES: a limit.
 std::string step_fit_text(const StepAnswer& answer, const Fit& fit,
                           const DeviceLimit& limit);
-// How long it takes, in a line, or why that is not known.
+// Adds a line with the step time, or with the reason why it is not known.
 void add_step_text(const StepAnswer& answer, Report& report);
-// Times of inference in the summary, in lines and, for `analyze`, as tables;
-// the answer must outlive the report. REQUIRES: it has them.
+// Adds times of inference to the summary and as lines and, for `analyze`, as
+// tables; the answer must outlive the report.
+//
+// REQUIRES: the answer has times.
 enum class TimeTables : uint8_t { Shown, LeftOut };
 void add_inference(const MemoryAnswer& answer, Mode mode, TimeTables tables,
                    Report& report);
-// Into the summary, the tables and the notes of a report; the answer must
+// Adds the step to the summary, tables and notes of a report; the answer must
 // outlive it.
 void add_step(const StepAnswer& answer, const Budget& budget, const Fit& fit,
               Report& report);

@@ -23,7 +23,7 @@ std::string share_text(const Serving& serving) {
 constexpr std::array<std::string_view, 3> kTakenText = {
     "", ", outside the share", ", before"};
 
-// One row of the table of memory.
+// One row of the memory table.
 struct MemoryRow {
   std::string category;
   std::string kind;
@@ -32,7 +32,7 @@ struct MemoryRow {
   std::string source;
 };
 
-// "Marlin, Humming": those that keep weights in a form of their own.
+// Returns "Marlin, Humming": the kernels that store weights in their own form.
 std::string kernels_text(const RankWeights& weights) {
   std::vector<std::string> names;
   for (const RankWeights::KernelUse& use : weights.kernels) {
@@ -106,8 +106,8 @@ ColumnsOf<MemoryRow> shown_columns() {
   };
 }
 
-// For programs all rows; for people the weights by part where there are
-// several.
+// Returns all rows for programs; for people, weights by part if there are
+// several parts.
 Table memory_table_of(const Serving& serving, bool shown) {
   std::string title = std::string(serving.engine->title) + " memory per device";
   const std::string& stage = serving.stage().label;
@@ -171,10 +171,10 @@ ColumnsOf<DegreeVerdict> degree_columns() {
   };
 }
 
-// Degrees of one kind that nothing is to be said of, in one row.
+// Degrees of one kind with the same verdict and reasons, which share a row.
 struct ShownDegrees {
   std::string of;
-  std::string others;  // that they hold with
+  std::string others;  // the degrees that they are combined with
   std::vector<int64_t> degrees;
   bool legal = true;
   std::vector<std::string> reasons;
@@ -241,7 +241,8 @@ std::string tokens_line(const Serving& serving, const CachePool& pool) {
   return line;
 }
 
-// Room in the cache is not a turn: what is more than a step runs waits.
+// Returns the note that sequences beyond the engine's limit per step wait, even
+// if the cache has room for them.
 std::string waiting_line(const Serving& serving) {
   const int64_t most = serving.settings.sequences;
   return fmt::format(
@@ -252,7 +253,8 @@ std::string waiting_line(const Serving& serving) {
       count_text(most));
 }
 
-// The views in which the engine cuts this model differently from attention.
+// Returns the views in which the engine shards weights differently from
+// attention.
 std::vector<MeshView> views_of(const Serving& serving) {
   constexpr auto kOfExperts = static_cast<size_t>(WeightPart::Experts);
   const bool has_experts =
@@ -315,9 +317,9 @@ void add_engine_summary(const Serving& serving, SummaryEntries& summary) {
 
 std::vector<std::string> engine_notes(const Serving& serving) {
   std::vector<std::string> notes = {settings_line(serving)};
-  // What it would hold if it started helps nobody.
+  // Nobody needs its capacity if the engine does not start.
   if (!serving.problems.empty()) return notes;
-  // SGLang's own default rises with its cache.
+  // SGLang raises its own default with the size of its cache.
   const bool fixed = serving.engine->pool == PoolKind::Blocks ||
                      serving.settings.sequences < kSglangSequences;
   if (fixed && serving.sequences_of_group() > serving.settings.sequences) {

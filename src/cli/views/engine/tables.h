@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an engine does with each device, and what it serves, in reports of
-// `analyze` and `check`.
+// Tables and notes about a serving engine in the reports of `analyze` and
+// `check`: the memory it uses on each device, and what it serves.
 #pragma once
 
 #include <string>
@@ -12,12 +12,14 @@
 
 namespace shardplan::cli {
 
-// Weights, what else the engine takes and what is left for the cache; what that
-// holds; stages; degrees. They refer to `serving`.
+// Returns the tables of memory (weights, other memory of the engine, and the
+// rest for the cache), of the cache's capacity, of stages and of degrees. They
+// refer to `serving`.
 std::vector<Table> engine_tables(const Serving& serving);
 
 using SummaryEntries = std::vector<std::pair<std::string, Cell>>;
-// Adds what the engine does; the views are then those of its layout.
+// Adds what the engine does, and replaces the summary's views by those of the
+// engine's layout.
 void add_engine_summary(const Serving& serving, SummaryEntries& summary);
 std::vector<std::string> engine_notes(const Serving& serving);
 
