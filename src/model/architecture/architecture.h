@@ -223,6 +223,8 @@ struct ForwardStep {
   std::vector<std::string> otherwise;
   std::vector<std::string> in;
   std::vector<std::string> out;
+  // Only the next steps of the same statement read the result.
+  bool is_unnamed = false;
   std::string as;  // prefix of the names of a block's values
   std::optional<Expression> when;
   // Semantic axes of the result, "" for none; or the name of a layout

@@ -130,7 +130,6 @@ class ForwardCheck {
         }
       }
       if (!step.mix.empty()) check_mix(step, names);
-      if (step.kind == Kind::Op) check_operation(step, modules);
       if (step.kind == Kind::Repeat) {
         check_repeat(step, modules, block, names, values);
       }
@@ -236,16 +235,6 @@ class ForwardCheck {
       return;
     }
     check_function(step, block->second, names);
-  }
-
-  // A statement cannot say which it means.
-  void check_operation(const ForwardStep& step,
-                       const std::vector<ModuleStep>& modules) {
-    std::vector<const ModuleStep*> found;
-    find_modules(modules, step.what, found);
-    if (found.empty()) return;
-    refuse(step.where, in_backticks(step.what) +
-                           " is both a module of the block and an operation");
   }
 
   // Neither a module, nor a block, nor an operation.

@@ -28,8 +28,11 @@ using Names = std::vector<std::string>;
 
 class ForwardReader {
  public:
-  ForwardReader(StepReader& reader, Diagnostics& diags)
-      : reader_(reader), diags_(diags) {}
+  ForwardReader(const std::vector<ModuleStep>& modules, StepReader& reader,
+                Diagnostics& diags)
+      : reader_(reader), diags_(diags) {
+    add_modules(modules);
+  }
 
   std::vector<ForwardStep> steps(const Node& list, ValueNames& values,
                                  int depth) {
@@ -46,14 +49,22 @@ class ForwardReader {
           result.push_back(*std::move(one));
         }
       } else if (const auto text = reader_.text(item, "a step")) {
-        read_statement(*text, item.span(), reader_, values, intermediate_,
-                       result);
+        read_statement(*text, item.span(), reader_, modules_, values,
+                       intermediate_, result);
       }
     }
     return result;
   }
 
  private:
+  void add_modules(const std::vector<ModuleStep>& modules) {
+    for (const ModuleStep& each : modules) {
+      modules_.insert(each.name.empty() ? each.what : each.name);
+      add_modules(each.steps);
+      for (const ModuleCase& one : each.cases) add_modules(one.steps);
+    }
+  }
+
   // What is no statement: `repeat`, `switch`, `require` and `note`.
   std::optional<ForwardStep> step(const Node& node, ValueNames& values,
                                   int depth) {
@@ -173,6 +184,7 @@ class ForwardReader {
 
   StepReader& reader_;
   Diagnostics& diags_;
+  ValueNames modules_;
   ValueNames intermediate_;
 };
 
@@ -196,7 +208,8 @@ std::optional<Names> axes_of(const Node& axes, StepReader& reader) {
 
 }  // namespace
 
-std::optional<BlockForward> StepReader::forward(const Node& node) {
+std::optional<BlockForward> StepReader::forward(
+    const Node& node, const std::vector<ModuleStep>& modules) {
   if (!require(node, NodeKind::Map, "`forward`", diags_) ||
       !known_keys(node, {"takes", "gives", "with", "steps"})) {
     return std::nullopt;
@@ -212,7 +225,7 @@ std::optional<BlockForward> StepReader::forward(const Node& node) {
   const auto with = node.find("with");
   if (with && !arguments(*with, result.arguments)) return std::nullopt;
   ValueNames values(result.takes.begin(), result.takes.end());
-  result.steps = ForwardReader(*this, diags_).steps(*steps, values, 0);
+  result.steps = ForwardReader(modules, *this, diags_).steps(*steps, values, 0);
   return result;
 }
 

@@ -84,10 +84,12 @@ constexpr std::array<std::string_view, 9> kNumberFunctions = {
 class StatementReader {
  public:
   StatementReader(std::string_view text, Span where, StepReader& reader,
-                  ValueNames& values, ValueNames& intermediate)
+                  const ValueNames& modules, ValueNames& values,
+                  ValueNames& intermediate)
       : text_(text),
         where_(where),
         reader_(reader),
+        modules_(modules),
         values_(values),
         intermediate_(intermediate),
         // A scalar without quotes stands in the file as it is.
@@ -147,6 +149,10 @@ class StatementReader {
       default:
         return false;
     }
+  }
+
+  bool targets_hold(const std::string& name) const {
+    return contains(targets(), name);
   }
 
   ForwardStep& add(StepKind kind, int index, std::string_view what) {
@@ -262,7 +268,9 @@ class StatementReader {
     const auto special =
         std::ranges::find(kSpecialCalls, name, &SpecialCall::name);
     bool good = true;
-    if (name == "weight") {
+    if (modules_.contains(name)) {
+      good = use(index, step);
+    } else if (name == "weight") {
       good = weight(index, step);
     } else if (name == "split") {
       return refuse(index,
@@ -279,10 +287,7 @@ class StatementReader {
       const bool has_one = known != std::end(kAttributes);
       good = arguments(index, has_one ? known->attribute : "", step);
     } else {
-      step.kind = StepKind::Apply;
-      const size_t dot = targets().front().rfind('.');
-      if (dot != std::string::npos) step.as = targets().front().substr(0, dot);
-      good = arguments(index, "", step);
+      good = use(index, step);
     }
     if (!good) return std::nullopt;
     if (step.kind != StepKind::Weight && step.in.empty()) {
@@ -290,6 +295,14 @@ class StatementReader {
     }
     steps_.push_back(std::move(step));
     return intermediate(index);
+  }
+
+  // Of a module or block. Its values have the prefix of the result's name.
+  bool use(int index, ForwardStep& step) {
+    step.kind = StepKind::Apply;
+    const size_t dot = targets().front().rfind('.');
+    if (dot != std::string::npos) step.as = targets().front().substr(0, dot);
+    return arguments(index, "", step);
   }
 
   bool weight(int index, ForwardStep& step) {
@@ -396,7 +409,8 @@ class StatementReader {
 
   bool is_split() const {
     const ExpressionNode& root = node(statement_.value);
-    return root.kind == Term::Call && root.name == "split";
+    return root.kind == Term::Call && root.name == "split" &&
+           !modules_.contains(root.name);
   }
 
   // Parts of the last dimension, one behind the other: a slice per target.
@@ -480,6 +494,7 @@ class StatementReader {
     }
     for (size_t i = 0; i < steps_.size(); ++i) {
       steps_[i].when = when;
+      steps_[i].is_unnamed = !targets_hold(steps_[i].out.front());
       if (!is_split() && i + 1 < steps_.size()) continue;
       steps_[i].axes = axes;
       steps_[i].layout = layout;
@@ -502,6 +517,7 @@ class StatementReader {
   std::string_view text_;
   Span where_;
   StepReader& reader_;
+  const ValueNames& modules_;
   ValueNames& values_;
   ValueNames& intermediate_;
   bool is_exact_;
@@ -530,9 +546,10 @@ bool is_statement_function(std::string_view name) {
 }
 
 bool read_statement(std::string_view text, Span where, StepReader& reader,
-                    ValueNames& values, ValueNames& intermediate,
-                    std::vector<ForwardStep>& steps) {
-  return StatementReader(text, where, reader, values, intermediate).run(steps);
+                    const ValueNames& modules, ValueNames& values,
+                    ValueNames& intermediate, std::vector<ForwardStep>& steps) {
+  return StatementReader(text, where, reader, modules, values, intermediate)
+      .run(steps);
 }
 
 std::string as_statement(const Node& step) {
@@ -567,8 +584,6 @@ std::string as_statement(const Node& step) {
   if (const auto when = step.find("when")) {
     text += " if " + std::string(when->text());
   }
-  // Names of values had colons, "query:heads".
-  std::ranges::replace(text, ':', '.');
   return text;
 }
 

@@ -459,7 +459,7 @@ std::optional<ModuleBlock> StepReader::one_block(const Node& map,
   const auto steps = node.find("steps");
   if (steps) block.steps = this->steps(*steps, block.kept);
   if (const auto computed = node.find("forward")) {
-    block.forward = forward(*computed);
+    block.forward = forward(*computed, block.steps);
     if (!block.forward) return std::nullopt;
   } else if (!steps) {
     return refuse(block.where, "block " + in_backticks(block.name) +

@@ -68,8 +68,9 @@ class StepReader {
   // What layers keep is no module and stands apart, in `kept`.
   std::vector<ModuleStep> steps(const Node& list, std::vector<KeptStep>& kept,
                                 int depth = 0);
-  // What a block computes: read_forward.cc.
-  std::optional<BlockForward> forward(const Node& node);
+  // What a block with these modules computes: read_forward.cc.
+  std::optional<BlockForward> forward(const Node& node,
+                                      const std::vector<ModuleStep>& modules);
   // Adds what a forward pass reads, by name; one that is there is replaced.
   void inputs(const Node& map, std::vector<InputRule>& result);
   // Adds those of a map to `blocks`; false where it is none.
@@ -114,12 +115,14 @@ std::span<const std::string_view> statement_operations();
 bool is_statement_function(std::string_view name);
 
 // Appends the steps of a statement to `steps`, and what it makes to `values`.
+// `modules` are the names of the block's modules; one that is called like an
+// operation is meant where its name is.
 // `intermediate` holds the names of the block's intermediate values so far,
 // "hidden:sigmoid", and gets the new ones. False, and SP018 is reported, where
 // the text is no statement.
 bool read_statement(std::string_view text, Span where, StepReader& reader,
-                    ValueNames& values, ValueNames& intermediate,
-                    std::vector<ForwardStep>& steps);
+                    const ValueNames& modules, ValueNames& values,
+                    ValueNames& intermediate, std::vector<ForwardStep>& steps);
 
 // A step as it was written before there were statements, `{op: add, in: [x, y],
 // out: z}`, as the statement to write instead; "" for a map that was no step.

@@ -6,16 +6,16 @@
 namespace shardplan {
 namespace {
 
-// A value times 1, or plus 0, is that value. An intermediate value gets the
-// name of the result, and its axes.
+// A value times 1, or plus 0, is that value. One that has no name of its own
+// gets the name of the result, and its axes.
 void leave_out(const ForwardStep& step, ChosenSteps& chosen) {
   if (step.in == step.out) return;
-  const bool is_intermediate = !chosen.steps.empty() &&
-                               chosen.steps.back()->out == step.in &&
-                               step.in.front().find(':') != std::string::npos;
-  ForwardStep& changed = chosen.changed.emplace_back(
-      is_intermediate ? *chosen.steps.back() : step);
-  if (is_intermediate) {
+  const bool is_unnamed = !chosen.steps.empty() &&
+                          chosen.steps.back()->is_unnamed &&
+                          chosen.steps.back()->out == step.in;
+  ForwardStep& changed =
+      chosen.changed.emplace_back(is_unnamed ? *chosen.steps.back() : step);
+  if (is_unnamed) {
     chosen.steps.pop_back();
   } else {
     changed.kind = ForwardStep::Kind::Same;
@@ -23,6 +23,7 @@ void leave_out(const ForwardStep& step, ChosenSteps& chosen) {
   changed.out = step.out;
   changed.axes = step.axes;
   changed.layout = step.layout;
+  changed.is_unnamed = step.is_unnamed;
   chosen.steps.push_back(&changed);
 }
 

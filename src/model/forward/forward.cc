@@ -16,7 +16,7 @@
 #include "model/forward/inputs.h"
 #include "model/forward/modules.h"
 #include "model/forward/parameter_names.h"
-#include "model/forward/rotations.h"
+#include "model/rotary/rotations.h"
 
 namespace shardplan {
 namespace {
@@ -37,13 +37,13 @@ struct Frame {
   std::map<std::string, std::string, std::less<>> values;  // in the graph
   // What its results are called by the block around it.
   std::map<std::string, std::string, std::less<>> results;
+  std::string target;  // the first of these, in the graph
   // How many steps still to come make a value of this name: the last of them
   // gets the name, earlier ones are intermediate values.
   std::map<std::string, int, std::less<>> to_come;
 };
 
-// The use of a block: what it reads, what its results are called, and what it
-// is told beside what its modules are.
+// The use of a block: its operands, names of its results, its arguments.
 struct BlockUse {
   Names in;
   Names out;
@@ -167,7 +167,9 @@ class ForwardWalk {
     if (!forward_arguments(forward, use, frame.scope)) return {};
     for (size_t i = 0; i < forward.takes.size() && i < use.in.size(); ++i) {
       frame.values[forward.takes[i]] = use.in[i];
+      named_.insert(use.in[i]);
     }
+    if (!use.out.empty()) frame.target = use.out.front();
     for (size_t i = 0; i < forward.gives.size() && i < use.out.size(); ++i) {
       frame.results[forward.gives[i]] = use.out[i];
     }
@@ -180,8 +182,7 @@ class ForwardWalk {
     return given;
   }
 
-  // What a computation is told beside what its modules are, and the sizes of
-  // the pass.
+  // The arguments of a computation, and the sizes of the pass.
   bool forward_arguments(const BlockForward& forward, const BlockUse& use,
                          ValueScope& scope) {
     if (!take_arguments(forward.arguments, use, scope)) return false;
@@ -222,12 +223,9 @@ class ForwardWalk {
     return name;
   }
 
-  Names values(const Names& names, const Frame& frame, Span where) {
-    Names found;
-    for (const std::string& name : names) {
-      found.push_back(value(name, frame, where));
-    }
-    return found;
+  Names values(Names names, const Frame& frame, Span where) {
+    for (std::string& name : names) name = value(name, frame, where);
+    return names;
   }
 
   // What a value of the block is called in the graph: as the block around it
@@ -242,9 +240,12 @@ class ForwardWalk {
     } else if (known != frame.results.end()) {
       return frame.values[name] = known->second;
     }
-    const std::string plain = full;
-    for (int i = 2; !named_.insert(full).second; ++i) {
-      full = plain + std::to_string(i);
+    // Of two values of one name the later is called after its function's
+    // result.
+    std::string plain = full;
+    for (int i = 1; !named_.insert(full).second; ++i) {
+      if (i == 1 && !frame.target.empty()) plain = frame.target + ":" + name;
+      full = i == 1 ? plain : plain + std::to_string(i);
     }
     return frame.values[name] = std::move(full);
   }
@@ -303,15 +304,16 @@ class ForwardWalk {
   }
 
   // The semantic axes of the result of a step, which has `rank` dimensions.
-  ValueLabels axes(const ForwardStep& one, size_t rank, const Frame& frame) {
+  ValueLabels axes(const ForwardStep& one, size_t rank,
+                   const ValueScope& scope) {
     if (one.layout.empty()) return one.axes;
     std::string why;
-    const ConfigValue* const kv_heads = frame.scope.find("kv_heads", why);
+    const ConfigValue* const kv_heads = scope.find("kv_heads", why);
     return layout_axes(*find_layout(one.layout), rank,
                        kv_heads == nullptr ? 0 : kv_heads->integer);
   }
 
-  // 64-bit sizes beyond 2^53 are no attributes; dimensions are smaller.
+  // Exact for dimensions, which are below 2^53.
   std::optional<double> real(const Expression& expression,
                              const ValueScope& scope) {
     const auto found = scope.value(expression);
@@ -361,7 +363,7 @@ class ForwardWalk {
     const size_t rank = out_.rank_of(one.what, operands, attributes);
     out_.op(one.what, std::move(operands),
             result(one.out.front(), one.what, frame), std::move(attributes),
-            axes(one, rank, frame));
+            axes(one, rank, frame.scope));
   }
 
   std::optional<FoundModule> module_of(const Frame& frame,
@@ -374,7 +376,7 @@ class ForwardWalk {
     BlockUse use;
     use.in = values(one.in, frame, one.where);
     use.at = joined_name(frame.at, one.as);
-    use.axes = axes(one, 0, frame);
+    use.axes = axes(one, 0, frame.scope);
     use.where = one.where;
     for (const auto& [name, expression] : one.arguments) {
       auto found = frame.scope.value(expression);
@@ -517,7 +519,7 @@ class ForwardWalk {
     const std::string name = without_outer_modules(*table) + ".weight";
     out_.unembedded(x, out_.parameter(name, tables_[*table]),
                     result(one.out.front(), "unembed", frame),
-                    axes(one, 3, frame));
+                    axes(one, 3, frame.scope));
   }
 
   // The shape of an embedding of the first step's block.
@@ -540,7 +542,7 @@ class ForwardWalk {
     if (!name) return;
     const std::string x = value(one.in.front(), frame, one.where);
     out_.activation(*name, x, result(one.out.front(), *name, frame),
-                    axes(one, 3, frame));
+                    axes(one, 3, frame.scope));
   }
 
   void rotate(const ForwardStep& one, Frame& frame) {
@@ -554,7 +556,7 @@ class ForwardWalk {
     const std::string x = value(one.in.front(), frame, one.where);
     const size_t rank = out_.rank_of("rope", {x}, {});
     out_.op("rope", {x}, result(one.out.front(), "rotate", frame),
-            *std::move(attributes), axes(one, rank, frame));
+            *std::move(attributes), axes(one, rank, frame.scope));
   }
 
   void heads(const ForwardStep& one, Frame& frame) {
@@ -574,7 +576,7 @@ class ForwardWalk {
     const size_t rank = one.what == "query_heads" ? query_rank(*sizes) : 0;
     write_heads(out_, one.what, *sizes, in,
                 result(one.out.front(), one.what, frame),
-                axes(one, rank, frame));
+                axes(one, rank, scope));
   }
 
   void experts(const ForwardStep& one, Frame& frame) {
@@ -604,14 +606,11 @@ class ForwardWalk {
   }
 
   void repeat(const ForwardStep& one, Frame& frame) {
-    const ModuleStep* modules = nullptr;
-    for (const ModuleStep& each : *frame.modules) {
-      if (each.kind == ModuleStep::Kind::Repeat && each.name == one.what) {
-        modules = &each;
-        break;
-      }
-    }
-    if (modules == nullptr) {
+    const auto modules =
+        std::ranges::find_if(*frame.modules, [&](const ModuleStep& each) {
+          return each.kind == ModuleStep::Kind::Repeat && each.name == one.what;
+        });
+    if (modules == frame.modules->end()) {
       refuse(one.where,
              "the block has no repeated module " + in_backticks(one.what));
       return;

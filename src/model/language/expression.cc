@@ -59,9 +59,10 @@ bool begins_name(char c) { return is_letter(c) || c == '_'; }
 bool continues_name(char c) {
   return begins_name(c) || is_digit(c) || c == '.';
 }
-// Names of modules in statements may have indices: "norms.{h}.weight".
-bool continues_module(char c) {
-  return continues_name(c) || c == '{' || c == '}';
+// In statements names of modules may have indices, "norms.{h}.weight", and
+// those of values a colon, "query:rope".
+bool continues_statement_name(char c) {
+  return continues_name(c) || c == '{' || c == '}' || c == ':';
 }
 
 class Parser {
@@ -141,8 +142,9 @@ class Parser {
   }
   std::string word() const {
     size_t end = 0;
-    while (end < rest_.size() && (in_statement_ ? continues_module(rest_[end])
-                                                : continues_name(rest_[end]))) {
+    while (end < rest_.size() &&
+           (in_statement_ ? continues_statement_name(rest_[end])
+                          : continues_name(rest_[end]))) {
       ++end;
     }
     return std::string(rest_.substr(0, std::max<size_t>(end, 1)));

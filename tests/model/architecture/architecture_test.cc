@@ -546,50 +546,90 @@ std::string forward_problems(
 
 TEST_CASE("mistakes of a forward pass are reported with their places") {
   const std::pair<const char*, const char*> rows[] = {
-      {"        - {apply: q, in: x, out: y}\n", ""},
+      {"        - y = q(x)\n", ""},
+      {"        - y = q(-(x / 2 + 1) * 3 - x) as [BATCH, null, LENGTH] if 1 > "
+       "0\n",
+       ""},
+      // As it was written before there were statements.
+      {"        - {apply: q, in: \"x:y\", out: y, when: 2 > 1}\n",
+       "SP018 a.yaml:13:12 `{apply: ..}` is no longer a step: steps are "
+       "written as statements"},
       {"        - {aply: q, in: x, out: y}\n",
        "SP004 a.yaml:13:12 unknown key `aply`"},
-      {"        - {apply: p, in: x, out: y}\n",
-       "SP018 a.yaml:13:12 the block has no module `p`"},
-      {"        - {apply: q, in: z, out: y}\n",
-       "SP018 a.yaml:13:12 `z` is not defined here"},
-      {"        - {apply: q, in: [x, x], out: y}\n",
-       "SP018 a.yaml:13:12 a module reads and returns exactly one value"},
-      {"        - {apply: q, in: x}\n",
-       "SP018 a.yaml:13:12 the step has no `in` or no `out`"},
-      {"        - {apply: attend, in: x, out: y}\n",
-       "SP018 a.yaml:13:12 block `attend` needs `heads`\n"
-       "SP018 a.yaml:13:12 block `attend` needs `kv_heads`\n"
-       "SP018 a.yaml:13:12 block `attend` needs `head_dim`\n"
-       "SP018 a.yaml:13:12 `attend` reads 3 values and gives 1"},
-      {"        - {weight: [q, p], out: y}\n",
-       "SP018 a.yaml:13:12 the block has no module `p`"},
-      {"        - {weight: q, in: x, out: y}\n",
-       "SP004 a.yaml:13:23 unknown key `in`"},
-      {"        - {op: scale, in: x, out: y, by: 1 / sise}\n",
-       "SP018 a.yaml:13:42 `sise` is not defined here"},
-      {"        - {experts: e, count: 2, size: 2, mix: m, in: [x, x, x], out: "
-       "y}\n",
-       "SP018 a.yaml:13:12 there is no block `m` without modules"},
-      {"        - {experts: e, count: 2, size: 2, mix: query_heads, in: [x, x, "
-       "x], out: y}\n",
-       "SP018 a.yaml:13:12 block `query_heads` needs `heads`\n"
-       "SP018 a.yaml:13:12 block `query_heads` needs `kv_heads`\n"
-       "SP018 a.yaml:13:12 block `query_heads` needs `head_dim`\n"
-       "SP018 a.yaml:13:12 `query_heads` reads 1 value and gives 1"},
-      {"        - {experts: e, count: 2, size: 2, in: [x, x, x], out: y}\n",
-       "SP018 a.yaml:13:12 the step has no `activation`"},
-      {"        - {require: true}\n",
+      {"        - y q(x)\n",
+       "SP018 a.yaml:13:11 `y q(x)` is no statement: `=` is missing after the "
+       "results"},
+      {"        - y = q(x\n",
+       "SP018 a.yaml:13:11 `y = q(x` is no statement: a `)` is missing"},
+      {"        - y = q(x) x\n",
+       "SP018 a.yaml:13:11 `y = q(x) x` is no statement: unexpected `x`"},
+      {"        - y = 2 * length\n",
+       "SP018 a.yaml:13:15 `2 * length` is a number, not a value that a step "
+       "before has made"},
+      {"        - y = 1 / x\n",
+       "SP018 a.yaml:13:15 a number cannot be divided by a value"},
+      {"        - y = x % 2\n",
+       "SP018 a.yaml:13:15 `//` and `%` are for sizes, not for values"},
+      {"        - y = p(x)\n",
+       "SP018 a.yaml:13:15 `p` is no module of the block, no block without "
+       "modules and no operation"},
+      {"        - y = q(z)\n",
+       "SP018 a.yaml:13:17 `z` is no value that a step before has made"},
+      {"        - y = q(x, x)\n",
+       "SP018 a.yaml:13:15 a module reads and returns exactly one value"},
+      {"        - y = q()\n", "SP018 a.yaml:13:15 `q` reads no value"},
+      {"        - y, z = exp(x)\n",
+       "SP018 a.yaml:13:18 this gives exactly one value"},
+      {"        - y = attend(x)\n",
+       "SP018 a.yaml:13:15 `attend` reads 3 values and gives 1\n"
+       "SP018 a.yaml:13:15 `heads` is not defined here\n"
+       "SP018 a.yaml:13:15 `kv_heads` is not defined here\n"
+       "SP018 a.yaml:13:15 `head_dim` is not defined here"},
+      {"        - y = x + weight(q, p)\n",
+       "SP018 a.yaml:13:19 the block has no module `p`"},
+      {"        - y = x * (1 / sise)\n",
+       "SP018 a.yaml:13:19 `sise` is not defined here"},
+      {"        - y = q(x) as tokns\n",
+       "SP018 a.yaml:13:23 there is no layout `tokns`"},
+      {"        - y = gelu(x, approximate = none)\n",
+       "SP018 a.yaml:13:37 `approximate` must be a text in quotes"},
+      {"        - y = reshape(x, [batch, , 2])\n",
+       "SP018 a.yaml:13:11 `y = reshape(x, [batch, , 2])` is no statement: "
+       "unexpected `,`"},
+      {"        - y, z = split(x, 1)\n",
+       "SP018 a.yaml:13:18 `split(x, a, b)` needs a size for each of the names "
+       "before `=`"},
+      {"        - y = exp(split(x, 1))\n",
+       "SP018 a.yaml:13:19 `split` must be the whole right side of a "
+       "statement"},
+      {"        - y = query_heads(x)\n",
+       "SP018 a.yaml:13:15 `heads` is not defined here\n"
+       "SP018 a.yaml:13:15 `head_dim` is not defined here"},
+      {"        - y = experts(x, x, x, of = e, count = 2, size = 2, mix = m)\n",
+       "SP018 a.yaml:13:15 there is no block `m` without modules"},
+      {"        - y = experts(x, x, x, of = e, count = 2, size = 2, mix = "
+       "attend)\n",
+       "SP018 a.yaml:13:15 `attend` reads 3 values and gives 1\n"
+       "SP018 a.yaml:13:15 `heads` is not defined here\n"
+       "SP018 a.yaml:13:15 `kv_heads` is not defined here\n"
+       "SP018 a.yaml:13:15 `head_dim` is not defined here"},
+      {"        - y = experts(x, x, x, of = e, count = 2, size = 2)\n",
+       "SP018 a.yaml:13:15 `experts` needs `activation`"},
+      {"        - y = experts(x, of = e, count = 2, size = 2)\n",
+       "SP018 a.yaml:13:15 `experts` reads 3 values, not 1"},
+      {"        - {require: true}\n        - y = x\n",
        "SP018 a.yaml:13:12 `require` has no `else`"},
-      {"        - {repeat: m, carry: x, first: x, handed_on: x, steps: []}\n",
+      {"        - {repeat: m, carry: x = x, steps: [y = x]}\n",
        "SP018 a.yaml:13:12 the block has no repeated module `m`\nSP018 "
        "a.yaml:10:7 `y` is not defined here"},
-      {"        - {repeat: \"l.{i}\", carry: x, first: x, steps: []}\n",
-       "SP018 a.yaml:13:12 `repeat` needs `carry`, `first`, `handed_on` and "
-       "`steps`"},
+      {"        - {repeat: \"l.{i}\", carry: x, steps: [y = x]}\n",
+       "SP018 a.yaml:13:12 `repeat` needs `carry: NAME = FIRST` and `steps`"},
+      {"        - {repeat: \"l.{i}\", carry: x = x, steps: []}\n",
+       "SP018 a.yaml:13:51 the last step of `repeat` must make the value that "
+       "the next layer reads"},
       // Made in one of two cases, it may not be there.
       {"        - switch:\n"
-       "            - {when: length > 2, steps: [{apply: q, in: x, out: y}]}\n"
+       "            - {when: length > 2, steps: [y = q(x)]}\n"
        "            - {steps: []}\n",
        "SP018 a.yaml:10:7 `y` is not defined here"},
   };
@@ -612,8 +652,7 @@ TEST_CASE("mistakes of a forward pass are reported with their places") {
   for (const auto& row : inputs) {
     const auto& text = row.first;
     CAPTURE(text);
-    CHECK(forward_problems("        - {apply: q, in: x, out: y}\n", text) ==
-          row.second);
+    CHECK(forward_problems("        - y = q(x)\n", text) == row.second);
   }
   // An architecture that does not say `computes` is not held to it.
   CHECK(problems("architecture: a\nblocks:\n  b:\n    steps: []\n    forward: "

@@ -110,13 +110,10 @@ blocks:
       takes: input_ids
       gives: joined
       steps:
-        - {apply: q, in: input_ids, out: "query:projected"}
-        - {apply: query_heads, in: "query:projected", out: "query", heads: heads, kv_heads: kv_heads, head_dim: head_dim}
-        - {apply: k, in: input_ids, out: "key:projected"}
-        - {apply: key_heads, in: "key:projected", out: "key", kv_heads: kv_heads, head_dim: head_dim}
-        - {apply: v, in: input_ids, out: "value:projected"}
-        - {apply: key_heads, in: "value:projected", out: "value", kv_heads: kv_heads, head_dim: head_dim}
-        - {apply: attend, in: [query, key, value], out: joined, heads: heads, kv_heads: kv_heads, head_dim: head_dim, causal: causal, window: window}
+        - query = query_heads(q(input_ids))
+        - key = key_heads(k(input_ids)) as keys
+        - value = key_heads(v(input_ids)) as keys
+        - joined = attend(query, key, value, causal = causal, window = window)
 classes:
   Attending: [{body: ""}]
 )";

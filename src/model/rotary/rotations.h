@@ -11,7 +11,7 @@
 #include "base/diagnostic.h"
 #include "model/architecture/scope.h"
 #include "model/config_reader.h"
-#include "model/forward/rope.h"
+#include "model/rotary/rope.h"
 #include "model/forward/writer.h"
 
 namespace shardplan {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "model/forward/rotations.h"
+#include "model/rotary/rotations.h"
 
 namespace shardplan {
 

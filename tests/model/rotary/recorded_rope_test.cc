@@ -8,7 +8,7 @@
 
 #include <doctest/doctest.h>
 
-#include "model/forward/rope.h"
+#include "model/rotary/rope.h"
 #include "tests/support/hf_config.h"
 #include "tests/support/messages.h"
 #include "tests/support/op_samples.h"

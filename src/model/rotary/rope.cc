@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "model/forward/rope.h"
+#include "model/rotary/rope.h"
 
 #include <algorithm>
 #include <array>

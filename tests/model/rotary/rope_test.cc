@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rotary positions as configs say them, and what of a config's other keys only
 // a forward pass reads.
-#include "model/forward/rope.h"
+#include "model/rotary/rope.h"
 
 #include <string>
 
