@@ -268,7 +268,7 @@ class StatementReader {
     const auto special =
         std::ranges::find(kSpecialCalls, name, &SpecialCall::name);
     bool good = true;
-    if (modules_.contains(name)) {
+    if (modules_.contains(name) && contains(kOperations, name)) {
       good = use(index, step);
     } else if (name == "weight") {
       good = weight(index, step);
@@ -409,8 +409,7 @@ class StatementReader {
 
   bool is_split() const {
     const ExpressionNode& root = node(statement_.value);
-    return root.kind == Term::Call && root.name == "split" &&
-           !modules_.contains(root.name);
+    return root.kind == Term::Call && root.name == "split";
   }
 
   // Parts of the last dimension, one behind the other: a slice per target.
