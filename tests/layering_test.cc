@@ -96,7 +96,7 @@ const std::set<std::string> kLeafFiles = {"report/renderers", "comm/algorithms",
 // in the few files that need them. Paths without extension.
 const std::map<std::string, std::set<std::string>> kConfined = {
     {"re2/",
-     {"resolve/match", "resolve/told_numbers",
+     {"resolve/match", "resolve/distinguished_numbers",
       "model/architecture/module_patterns"}},
     {"yaml-cpp/", {"syntax/yaml"}},
     {"CLI/", {"cli/args"}},

@@ -11,16 +11,17 @@
 
 namespace shardplan {
 
-// How much of what backward may read is saved (activations/kept.h). The values
-// also index the three figures of a bracket: lower end, estimate and upper end.
-enum class Keeping : uint8_t { Least, Fused, Eager };
-inline constexpr size_t kKeepings = 3;
+// How much of what backward may read is saved (activations/saved_values.h). The
+// values also index the three figures of a bracket: lower end, estimate and
+// upper end.
+enum class SavingMode : uint8_t { Least, Fused, Eager };
+inline constexpr size_t kSavingModes = 3;
 
 struct BracketRow {
   std::string
       category;  // a category of tables.memory, or activations, logits, buffers
   std::string title;
-  std::array<int64_t, kKeepings> bytes{};
+  std::array<int64_t, kSavingModes> bytes{};
 };
 
 // A value that is live at the peak of the estimate.
@@ -42,23 +43,23 @@ struct Widening {
 struct StageBracket {
   std::string device;  // device class, as in the budget
   int64_t stage = 0;
-  std::array<int64_t, kKeepings> total{};
+  std::array<int64_t, kSavingModes> total{};
 };
 
 struct MemoryBracket {
   std::vector<BracketRow> rows;
-  std::array<int64_t, kKeepings> total{};  // sums of the rows
+  std::array<int64_t, kSavingModes> total{};  // sums of the rows
   // Whether anything is in host memory, and the most bytes that each device has
   // there at once.
   bool offloads = false;
-  std::array<int64_t, kKeepings> host{};
+  std::array<int64_t, kSavingModes> host{};
   std::string device;           // where the estimate peaks; "" if all are alike
   std::string moment;           // when the estimate peaks
   std::vector<AliveRow> alive;  // the largest first
   std::vector<StageBracket> stages = {};  // of a pipeline, in order
   std::vector<Widening> widened = {};     // the largest first
   bool is_eager = false;                  // every operation that runs is known
-  bool repeats = false;                   // layers are recomputed
+  bool recomputes = false;                // layers are recomputed
 
   int64_t lower() const { return total[0]; }
   int64_t estimate() const { return total[1]; }

@@ -43,17 +43,17 @@ Int128 sum_of(const Parts& parts) {
   return sum;
 }
 
-void loosen(Keeping answer, int64_t percent, Parts& parts) {
+void loosen(SavingMode figure, int64_t percent, Parts& parts) {
   const auto by = [&](StepRow row, int64_t part) {
     Int128& bytes = parts.at(row);
-    if (answer == Keeping::Least) bytes = bytes * (100 - part) / 100;
-    if (answer == Keeping::Eager) bytes = bytes * (100 + part) / 100;
+    if (figure == SavingMode::Least) bytes = bytes * (100 - part) / 100;
+    if (figure == SavingMode::Eager) bytes = bytes * (100 + part) / 100;
   };
   by(kActivations, percent);
   by(kLogitRow, kOtherSlack);
   by(kBuffers, kOtherSlack);
   by(kBuckets, kOtherSlack);
-  if (answer == Keeping::Eager) {
+  if (figure == SavingMode::Eager) {
     const Int128 own = sum_of(parts) - parts.at(kWorkspaces);
     parts.at(kBuffers) += own / kSmallPart;
   }
@@ -106,11 +106,11 @@ std::vector<Widening> widenings(const Parts& least, const Parts& most,
   return found;
 }
 
-void keep_stage(Int128 kept, const LayerWeights::Share& share,
-                const ReductionInput& reduction, Parts& parts) {
+void retain_stage(Int128 retained, const LayerWeights::Share& share,
+                  const ReductionInput& reduction, Parts& parts) {
   Int128& gathered = parts[static_cast<size_t>(Category::GatheredLayer)];
-  if (gathered == 0 || kept == 0) return;
-  gathered = std::max(gathered, kept);
+  if (gathered == 0 || retained == 0) return;
+  gathered = std::max(gathered, retained);
   const int64_t unit = reduction.compute_bytes;
   parts[kBuckets] = std::max(
       parts[kBuckets], gathered * share.part / std::max<Int128>(share.of, 1) *
@@ -135,14 +135,13 @@ std::vector<AliveRow> alive_rows(const std::map<std::string, Int128>& saved,
   return rows;
 }
 
-std::vector<BracketRow> bracket_rows(const std::array<Parts, kKeepings>& parts,
-                                     const FrameworkDef& framework,
-                                     const SegmentOptions& how,
-                                     bool dequantises, bool offloads) {
+std::vector<BracketRow> bracket_rows(
+    const std::array<Parts, kSavingModes>& parts, const FrameworkDef& framework,
+    const SegmentOptions& how, bool dequantises, bool offloads) {
   // Buffers then include gradients, the copies of XLA's loops and arena, or
   // casts.
   const bool more_buffers = framework.buffers_gradients ||
-                            framework.slices_kept.back() || how.autocast ||
+                            framework.slices_saved.back() || how.autocast ||
                             how.is_eager;
   std::vector<BracketRow> rows;
   for (size_t row = 0; row < kRows; ++row) {
@@ -163,7 +162,7 @@ std::vector<BracketRow> bracket_rows(const std::array<Parts, kKeepings>& parts,
                        ? "prefetched weights, offloads"
                        : name.title;
     }
-    for (size_t k = 0; k < kKeepings; ++k) {
+    for (size_t k = 0; k < kSavingModes; ++k) {
       each.bytes[k] = static_cast<int64_t>(parts.at(k).at(row));
     }
     rows.push_back(std::move(each));

@@ -35,7 +35,7 @@ Int128 sum_of(const Parts& parts);
 
 // Lowers the lower end and raises the upper end by the margin for steps whose
 // operations are known. `percent` is the margin of activations.
-void loosen(Keeping answer, int64_t percent, Parts& parts);
+void loosen(SavingMode figure, int64_t percent, Parts& parts);
 
 // The margin of activations in percent, if a step's operations are known: how
 // far the estimate may be off. Over 54 steps of PyTorch measured on H100 and
@@ -44,10 +44,10 @@ void loosen(Keeping answer, int64_t percent, Parts& parts);
 // in the median (docs/validation.md).
 inline constexpr int64_t kActivationSlack = 8;
 
-// Counts a stage that retains `kept` bytes of gathered weights, with their
+// Counts a stage that retains `retained` bytes of gathered weights, with their
 // gradients.
-void keep_stage(Int128 kept, const LayerWeights::Share& share,
-                const ReductionInput& reduction, Parts& parts);
+void retain_stage(Int128 retained, const LayerWeights::Share& share,
+                  const ReductionInput& reduction, Parts& parts);
 
 // Returns the largest values, by name, that forward saved or that are live in
 // the running backward.
@@ -61,9 +61,8 @@ std::vector<Widening> widenings(const Parts& least, const Parts& most,
                                 const SegmentOptions& how);
 
 // Returns the rows that such a step may have. REQUIRES: the bytes fit 63 bits.
-std::vector<BracketRow> bracket_rows(const std::array<Parts, kKeepings>& parts,
-                                     const FrameworkDef& framework,
-                                     const SegmentOptions& how,
-                                     bool dequantises, bool offloads);
+std::vector<BracketRow> bracket_rows(
+    const std::array<Parts, kSavingModes>& parts, const FrameworkDef& framework,
+    const SegmentOptions& how, bool dequantises, bool offloads);
 
 }  // namespace shardplan

@@ -52,11 +52,11 @@ GatheredSizes gathered_sizes(const Budget& budget) {
   return sizes;
 }
 
-Int128 gathered_ahead(const ReductionInput& input, Keeping answer) {
+Int128 gathered_ahead(const ReductionInput& input, SavingMode figure) {
   const Int128 layer = input.layer.gathered;
-  if (layer == 0 || answer == Keeping::Least) return 0;
+  if (layer == 0 || figure == SavingMode::Least) return 0;
   const bool live = is_deepspeed(input) && input.zero == 3;
-  if (answer == Keeping::Fused) {
+  if (figure == SavingMode::Fused) {
     return live ? std::min(layer, kPrefetchBucket * input.compute_bytes)
                 : layer;
   }
@@ -69,9 +69,9 @@ Int128 gathered_ahead(const ReductionInput& input, Keeping answer) {
   return std::max(ahead, most - input.planned);
 }
 
-Int128 gradient_buckets(const ReductionInput& input, Keeping answer) {
-  if (answer == Keeping::Least) return 0;
-  const bool most = answer == Keeping::Eager;
+Int128 gradient_buckets(const ReductionInput& input, SavingMode figure) {
+  if (figure == SavingMode::Least) return 0;
+  const bool most = figure == SavingMode::Eager;
   if (is_deepspeed(input)) {
     return input.gradient_bytes *
            (most ? 2 * kReduceBucket : std::min(kReduceBucket, input.trained));
@@ -86,7 +86,7 @@ Int128 gradient_buckets(const ReductionInput& input, Keeping answer) {
 }
 
 OutsideGradients outside_gradients(std::span<const OutsideWeight> weights,
-                                   size_t step, Int128 let_go) {
+                                   size_t step, Int128 freed) {
   OutsideGradients result;
   for (const OutsideWeight& last : weights) {
     if (step > last.step) continue;
@@ -101,7 +101,7 @@ OutsideGradients outside_gradients(std::span<const OutsideWeight> weights,
     }
     if (!is_last) continue;
     if (step == last.step) {
-      result.moving += std::max(last.bytes - let_go, Int128{0});
+      result.moving += std::max(last.bytes - freed, Int128{0});
     } else if (step < first || first == last.step) {
       result.done += last.bytes;
     } else {
@@ -111,9 +111,9 @@ OutsideGradients outside_gradients(std::span<const OutsideWeight> weights,
   return result;
 }
 
-Int128 let_go_before_head(const SegmentOptions& options, size_t answer,
-                          Int128 logits) {
-  const LossCopies& copies = options.loss.at(answer);
+Int128 freed_before_head(const SegmentOptions& options, size_t figure,
+                         Int128 logits) {
+  const LossCopies& copies = options.loss.at(figure);
   const int64_t unit = options.element_bytes;
   const int64_t each =
       copies.own * unit + copies.floats * std::max(unit, kFloatBytes);
@@ -123,18 +123,18 @@ Int128 let_go_before_head(const SegmentOptions& options, size_t answer,
 Flights in_flight(const StepOptions& options, int64_t stages, int64_t stage) {
   const int64_t all = options.microbatches;
   if (stages == 0) return {};
-  const int64_t behind = stages - stage - 1;
+  const int64_t later_stages = stages - stage - 1;
   switch (options.schedule) {
     case PipelineSchedule::AllForward:
       return {all, 1, all};
     case PipelineSchedule::OneForwardOneBackward:
-      return {std::min(all, behind + 1), 1, all};
+      return {std::min(all, later_stages + 1), 1, all};
     case PipelineSchedule::Interleaved:
       break;
   }
   const int64_t chunks = std::max<int64_t>(options.chunks, 1);
   const int64_t group = options.group_with(stages);
-  const int64_t warm = 2 * behind + (chunks - 1) * group + 1;
+  const int64_t warm = 2 * later_stages + (chunks - 1) * group + 1;
   return {std::min(all * chunks, warm), chunks, std::min(group, all)};
 }
 
@@ -147,28 +147,29 @@ int64_t more_in_flight(const Flights& flights, int64_t chunk) {
   return std::max<int64_t>(own - 1, 0);
 }
 
-Int128 pipeline_buffers(const PipelineInput& input, Keeping answer) {
+Int128 pipeline_buffers(const PipelineInput& input, SavingMode figure) {
   // A stage of several chunks of layers receives for each of them except the
   // model's first, and sends from each except the model's last.
   const Int128 receives = input.chunks - (input.first ? 1 : 0);
   const Int128 sends = input.chunks - (input.last ? 1 : 0);
   const Int128 received =
-      input.keeps_input ? input.stream * input.flying * receives / input.chunks
+      input.saves_input ? input.stream * input.flying * receives / input.chunks
                         : Int128{0};
-  switch (answer) {
-    case Keeping::Least:
-    case Keeping::Fused: {
+  switch (figure) {
+    case SavingMode::Least:
+    case SavingMode::Fused: {
       // Outputs of the micro-batch that runs are not counted yet.
       const int64_t others = std::max<int64_t>(input.flying - input.chunks, 0);
       const Int128 sent = input.counts_output
                               ? input.stream * others * sends / input.chunks
                               : Int128{0};
-      const Int128 kept = received - sent;
+      const Int128 net = received - sent;
       // One tensor is on its way in each direction.
-      const Int128 ways = (receives > 0 ? 1 : 0) + (sends > 0 ? 1 : 0);
-      return answer == Keeping::Least ? kept : kept + input.stream * ways;
+      const Int128 directions = (receives > 0 ? 1 : 0) + (sends > 0 ? 1 : 0);
+      return figure == SavingMode::Least ? net
+                                         : net + input.stream * directions;
     }
-    case Keeping::Eager:
+    case SavingMode::Eager:
       break;
   }
   const Int128 all = input.stream * input.microbatches;
@@ -213,9 +214,10 @@ OptimizerInput largest_trained(const Manifest& manifest, const Plan& plan,
   return result;
 }
 
-Int128 optimizer_temporaries(const OptimizerInput& input, Keeping answer) {
-  if (answer == Keeping::Least || input.optimizer == Optimizer::None) return 0;
-  const bool most = answer == Keeping::Eager;
+Int128 optimizer_temporaries(const OptimizerInput& input, SavingMode figure) {
+  if (figure == SavingMode::Least || input.optimizer == Optimizer::None)
+    return 0;
+  const bool most = figure == SavingMode::Eager;
   // Updates are computed in float32, or in a moment's type, which is no wider.
   // PyTorch counts the steps of every parameter.
   const Int128 tree =
@@ -298,23 +300,24 @@ constexpr std::array<TorchUpdate, 9> kTorchUpdates = {
      {Optimizer::SgdMomentum, false, {0, 1}, {0, 2}},
      {Optimizer::Adafactor, false, {1, 1}, {1, 2}}}};
 Int128 torch_temporaries(const OptimizerInput& input,
-                         std::optional<Update> asked, Keeping answer) {
+                         std::optional<Update> requested, SavingMode figure) {
   if (input.optimizer == Optimizer::None) return 0;
   if (input.optimizer == Optimizer::Muon) {
-    return optimizer_temporaries(input, Keeping::Fused);
+    return optimizer_temporaries(input, SavingMode::Fused);
   }
   const TorchUpdate& of = *std::ranges::find(kTorchUpdates, input.optimizer,
                                              &TorchUpdate::optimizer);
   const bool is_adafactor = input.optimizer == Optimizer::Adafactor;
   const bool is_lion = input.optimizer == Optimizer::Lion;
-  Update update = asked.value_or(is_adafactor ? Update::Loop : Update::Foreach);
+  Update update =
+      requested.value_or(is_adafactor ? Update::Loop : Update::Foreach);
   // Adafactor has no fused version, and Lion has none over lists.
   const Update missing = is_adafactor ? Update::Fused : Update::Foreach;
   if ((is_adafactor || is_lion) && update == missing) update = Update::Loop;
   const bool of_torchao = has_block_moments(input.optimizer) &&
                           input.optimizer != Optimizer::AdamW8bit;
   if (of_torchao) update = Update::Loop;
-  const bool most = answer == Keeping::Eager;
+  const bool most = figure == SavingMode::Eager;
   // Counters of steps, the norms of what is clipped, and a list of these norms.
   Int128 small = most ? 2 * kUpdateBytes * input.parameters + kScalarBytes : 0;
   if (update == Update::Fused) return small;
@@ -336,7 +339,7 @@ Int128 update_temporaries(std::span<const OptimizerInput> groups,
                           const FrameworkDef& framework,
                           std::optional<Update> update, Int128 state,
                           Int128 numbers, int64_t gradient_bytes,
-                          Keeping answer) {
+                          SavingMode figure) {
   Int128 elements = 0;
   for (const OptimizerInput& each : groups) elements += each.elements;
   Int128 most = 0;
@@ -349,12 +352,12 @@ Int128 update_temporaries(std::span<const OptimizerInput> groups,
     each.numbers = numbers;
     // Gradients of master weights are as wide as the moments.
     each.gradient_bytes = std::max(gradient_bytes, each.moment_bytes);
-    if (answer != Keeping::Eager && elements > 0) {
+    if (figure != SavingMode::Eager && elements > 0) {
       each.numbers = numbers * each.elements / elements;
     }
     most = std::max(most, update || framework.update
-                              ? torch_temporaries(each, update, answer)
-                              : optimizer_temporaries(each, answer));
+                              ? torch_temporaries(each, update, figure)
+                              : optimizer_temporaries(each, figure));
   }
   return most;
 }
@@ -508,38 +511,39 @@ WeightCasts weight_casts(const Manifest& manifest, const Plan& plan,
 
 namespace {
 
-Int128 head_gradient(const LoopGradients& of, Keeping answer) {
-  if (answer == Keeping::Least) return 0;
-  const int64_t unit =
-      answer == Keeping::Eager ? of.stored : std::min(of.stored, of.computed);
+Int128 head_gradient(const LoopGradients& of, SavingMode figure) {
+  if (figure == SavingMode::Least) return 0;
+  const int64_t unit = figure == SavingMode::Eager
+                           ? of.stored
+                           : std::min(of.stored, of.computed);
   return std::min(of.all - of.layers, of.head * unit);
 }
 
 }  // namespace
 
-Int128 gradients_in_loop(const LoopGradients& of, Keeping answer) {
-  return of.layers + head_gradient(of, answer);
+Int128 gradients_in_loop(const LoopGradients& of, SavingMode figure) {
+  return of.layers + head_gradient(of, figure);
 }
 
-Int128 gradients_at_loss(const LoopGradients& of, Keeping answer) {
-  const auto copies = static_cast<int64_t>(answer);
+Int128 gradients_at_loss(const LoopGradients& of, SavingMode figure) {
+  const auto copies = static_cast<int64_t>(figure);
   return of.layers * (of.sends ? copies : copies / 2) +
-         head_gradient(of, answer);
+         head_gradient(of, figure);
 }
 
-Int128 gradients_at_end(const LoopGradients& of, Keeping answer) {
+Int128 gradients_at_end(const LoopGradients& of, SavingMode figure) {
   const Int128 head = std::min(of.all - of.layers, of.head * of.stored);
-  return of.all - head + head_gradient(of, answer);
+  return of.all - head + head_gradient(of, figure);
 }
 
 Int128 scores_copied(const FrameworkDef& framework, const Facts& facts,
                      Int128 scores, int64_t stacked, Int128 gradients,
-                     Keeping answer) {
-  const auto k = static_cast<size_t>(answer);
+                     SavingMode figure) {
+  const auto k = static_cast<size_t>(figure);
   const bool moves = framework.moves_scores.at(k) && facts.kv_heads &&
                      facts.heads > facts.kv_heads;
   return std::max(moves ? scores * stacked - gradients : Int128{0},
-                  scores * framework.scores_beside.at(k));
+                  scores * framework.score_copies.at(k));
 }
 
 bool pads_heads(const Mesh& mesh, const Facts& facts,

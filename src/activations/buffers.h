@@ -100,9 +100,9 @@ struct GatheredSizes {
 GatheredSizes gathered_sizes(const Budget& budget);
 
 // Returns the bytes of layers that are gathered ahead, besides the one in use.
-Int128 gathered_ahead(const ReductionInput& input, Keeping answer);
+Int128 gathered_ahead(const ReductionInput& input, SavingMode figure);
 // Returns the bytes of gradients that wait to be reduced, in a backward pass.
-Int128 gradient_buckets(const ReductionInput& input, Keeping answer);
+Int128 gradient_buckets(const ReductionInput& input, SavingMode figure);
 
 // The largest trained weight that a segment outside layers reads, with the
 // bytes of its gradient. Several segments may read the same weight. `step` is
@@ -119,15 +119,15 @@ struct OutsideGradients {
   Int128 done = 0;    // complete: no earlier segment adds to them
   Int128 moving = 0;  // all others
 };
-// Returns these gradients while the segment with index `step` runs. `let_go`
+// Returns these gradients while the segment with index `step` runs. `freed`
 // are bytes of the last segment that are freed before its weight's gradient is
 // made.
 OutsideGradients outside_gradients(std::span<const OutsideWeight> weights,
-                                   size_t step, Int128 let_go);
+                                   size_t step, Int128 freed);
 // Returns how many of `logits`, the bytes of a loss, are freed before the
 // gradient of the head is made: all but the gradient of logits.
-Int128 let_go_before_head(const SegmentOptions& options, size_t answer,
-                          Int128 logits);
+Int128 freed_before_head(const SegmentOptions& options, size_t figure,
+                         Int128 logits);
 
 // How many micro-batches a stage has in flight when its first backward pass
 // begins: flying / chunks, if a stage has several chunks of layers.
@@ -151,14 +151,14 @@ struct PipelineInput {
   int64_t microbatches = 1;
   int64_t flying = 1;
   int64_t chunks = 1;
-  bool keeps_input = true;    // backward reads what is received
+  bool saves_input = true;    // backward reads what is received
   bool counts_output = true;  // saved activations include what is sent
 };
 // Returns the bytes that a stage holds of what it receives and sends. Saved
 // activations include the outputs of a stage's layers but not the input of its
 // first layer. What is freed once it is sent is therefore subtracted, and the
 // result may be negative.
-Int128 pipeline_buffers(const PipelineInput& input, Keeping answer);
+Int128 pipeline_buffers(const PipelineInput& input, SavingMode figure);
 
 struct OptimizerInput {
   Optimizer optimizer = Optimizer::None;
@@ -189,7 +189,7 @@ std::vector<OptimizerInput> group_optimizers(const Manifest& manifest,
                                              const std::vector<bool>& frozen,
                                              const BudgetOptions& options);
 // Returns the bytes of temporaries in the step of one optimizer.
-Int128 optimizer_temporaries(const OptimizerInput& input, Keeping answer);
+Int128 optimizer_temporaries(const OptimizerInput& input, SavingMode figure);
 // Returns the bytes of temporaries in the steps of all groups' optimizers, one
 // after the other, on a device with `state` bytes of state and gradients of
 // `numbers` elements of `gradient_bytes` each. The estimate gives a group its
@@ -199,7 +199,7 @@ Int128 update_temporaries(std::span<const OptimizerInput> groups,
                           const FrameworkDef& framework,
                           std::optional<Update> update, Int128 state,
                           Int128 numbers, int64_t gradient_bytes,
-                          Keeping answer);
+                          SavingMode figure);
 
 // Returns, per parameter, whether tokens are multiplied with it. They are for a
 // matrix and for stacked experts, but not for a router or for a table of which
@@ -284,20 +284,20 @@ struct LoopGradients {
 // Returns the bytes while a layer runs: the stacks of the loop, and the head's
 // gradient. The latter stays as its product made it until it is updated, and
 // may be updated first.
-Int128 gradients_in_loop(const LoopGradients& of, Keeping answer);
+Int128 gradients_in_loop(const LoopGradients& of, SavingMode figure);
 // Returns the bytes while the head and the loss run. The stacks may exist
 // before the loop begins; if collectives are scheduled, they do, possibly
 // with copies.
-Int128 gradients_at_loss(const LoopGradients& of, Keeping answer);
+Int128 gradients_at_loss(const LoopGradients& of, SavingMode figure);
 // Returns the bytes once the embedding's gradient exists.
-Int128 gradients_at_end(const LoopGradients& of, Keeping answer);
+Int128 gradients_at_end(const LoopGradients& of, SavingMode figure);
 
 // Returns the bytes of copies that XLA for GPUs makes of held attention scores.
 // `scores` are those of one layer in float32. With grouped heads, it may copy
 // those of `stacked` layers, in place of gradients, which are made after that.
 Int128 scores_copied(const FrameworkDef& framework, const Facts& facts,
                      Int128 scores, int64_t stacked, Int128 gradients,
-                     Keeping answer);
+                     SavingMode figure);
 
 // Returns whether XLA pads and shards heads that the axes do not divide, which
 // our partition replicates.

@@ -22,18 +22,18 @@ std::vector<FrameworkDef> make_frameworks() {
   any.gathers_outside = true;
   // This is what torchtitan does: FSDP2 (reshard_after_forward) with
   // torch.distributed.pipelining (backward_maybe_with_nosync).
-  any.keeps_stages = {false, false, true};
+  any.retains_stages = {false, false, true};
   // The upper end is what XLA holds, which is more of these than the others
   // hold.
   any.silu_steps = 2;
   any.copies_of_layer = {0, 0, 2};
   any.casts_once = {false, false, true};
-  any.slices_kept = {false, false, true};
+  any.slices_saved = {false, false, true};
   any.gelu_steps = 4;
   any.repeats_heads = true;
   any.holes = {0, 0, 3};
   any.widens_on_cpu = true;
-  any.scores_beside = {0, 0, 3};
+  any.score_copies = {0, 0, 3};
   any.moves_scores = {false, false, true};
 
   any.fetches_state = {false, false, true};
@@ -73,7 +73,7 @@ std::vector<FrameworkDef> make_frameworks() {
   torch.runs_fsdp2 = true;
   torch.gathers_outside = true;
   torch.update = Update::Foreach;
-  torch.keeps_stages = {false, true, true};
+  torch.retains_stages = {false, true, true};
   torch.allocator = Allocator::TorchCaching;
 
   FrameworkDef jax;
@@ -91,14 +91,14 @@ std::vector<FrameworkDef> make_frameworks() {
   jax.copies_of_layer = any.copies_of_layer;
   jax.casts_once = {false, true, true};
   jax.casts_in_layers = true;
-  jax.slices_kept = any.slices_kept;
+  jax.slices_saved = any.slices_saved;
   jax.gathers_ahead = 1;
   jax.gelu_steps = any.gelu_steps;
   jax.repeats_heads = any.repeats_heads;
   jax.holes = any.holes;
-  jax.keeps_stages = any.keeps_stages;
+  jax.retains_stages = any.retains_stages;
   jax.widens_on_cpu = true;
-  jax.scores_beside = {0, 1, 3};
+  jax.score_copies = {0, 1, 3};
   jax.moves_scores = {false, true, true};
   jax.allocator = Allocator::XlaArena;
   return {any, megatron, torch, jax};
@@ -136,8 +136,8 @@ std::vector<Fp8Recipe> make_recipes() {
 
 }  // namespace
 
-std::array<Keeping, kKeepings> ways_of(Kernels kernels) {
-  using K = Keeping;
+std::array<SavingMode, kSavingModes> modes_of(Kernels kernels) {
+  using K = SavingMode;
   switch (kernels) {
     case Kernels::Any:
       break;

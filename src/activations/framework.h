@@ -130,8 +130,8 @@ enum class Kernels : uint8_t {
           // Transformer Engine)
   Eager,  // operation by operation (PyTorch without compilation)
 };
-// Returns which Keeping each of the three figures uses.
-std::array<Keeping, kKeepings> ways_of(Kernels kernels);
+// Returns which SavingMode each of the three figures uses.
+std::array<SavingMode, kSavingModes> modes_of(Kernels kernels);
 
 // How PyTorch runs an optimizer: over lists of all parameters at once, in one
 // kernel, or one parameter at a time.
@@ -154,21 +154,21 @@ struct Fp8Recipe {
   std::string_view summary;
   // A product saves its input in 8 bits, as it is multiplied, rather than in
   // the dtype of activations.
-  bool keeps_inputs = false;
+  bool saves_inputs = false;
   int64_t input = kUnit;   // including scales
   int64_t weight = kUnit;  // including scales
   // Copies in 8 bits of weights of layers: `copies` of all weights, which stay
   // from step to step, as they are and transposed; `moments` of one weight,
   // while its layer runs.
-  std::array<int64_t, kKeepings> copies{};
-  std::array<int64_t, kKeepings> moments{};
+  std::array<int64_t, kSavingModes> copies{};
+  std::array<int64_t, kSavingModes> moments{};
 };
 std::span<const Fp8Recipe> fp8_recipes();
 const Fp8Recipe* find_fp8_recipe(std::string_view name);  // null if unknown
 
 struct FrameworkDef {
   template <typename T>
-  using Ends = std::array<T, kKeepings>;
+  using Ends = std::array<T, kSavingModes>;
 
   std::string_view name;
   std::string_view summary;
@@ -188,7 +188,7 @@ struct FrameworkDef {
   Ends<int64_t> sums{};  // gradients of a layer's output, while one runs
   // A stage of a pipeline that gathers its weights retains them between
   // micro-batches, and its gradients unsharded until the last one.
-  std::array<bool, kKeepings> keeps_stages{};
+  std::array<bool, kSavingModes> retains_stages{};
   // All state in host memory is fetched for the optimizer's step; otherwise the
   // host runs the step.
   Ends<bool> fetches_state{};
@@ -237,10 +237,10 @@ struct FrameworkDef {
   bool widens_on_cpu = false;
   // The loop slices saved values of a layer out of stacks of all layers, for
   // products and for recomputation.
-  Ends<bool> slices_kept{};
+  Ends<bool> slices_saved{};
   // Float32 copies of held attention scores while their layer runs, and whether
   // those of all layers may be copied in front of the loop.
-  Ends<int64_t> scores_beside{};
+  Ends<int64_t> score_copies{};
   Ends<bool> moves_scores{};
   // How much larger than activations an arena is that is packed for the whole
   // step, in percent.

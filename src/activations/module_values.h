@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "activations/kept.h"
 #include "activations/remat.h"
+#include "activations/saved_values.h"
 #include "graph/op.h"
 
 namespace shardplan {

@@ -40,7 +40,7 @@ struct Dropout {
 struct SegmentOptions {
   int64_t element_bytes = 2;  // of activations
   // The figures in which activations are float32 instead of a narrower dtype.
-  std::array<bool, kKeepings> in_float32{};
+  std::array<bool, kSavingModes> in_float32{};
   // Bytes per element of an adapter's values, if more than `element_bytes`: an
   // adapter computes in the dtype of its weights, to which its input is
   // converted.
@@ -90,7 +90,7 @@ struct SegmentOptions {
   bool norms_round_first = false;
   // Recomputed layers save all results that a policy names, even if backward
   // does not read them (PyTorch's selective checkpointing).
-  bool keeps_all_named = true;
+  bool saves_all_named = true;
   // Only products are computed in the dtype of activations, and everything else
   // in float32 (torch.autocast).
   bool autocast = false;
@@ -106,21 +106,21 @@ struct SegmentOptions {
   // A recurrence runs in kernels of its own rather than in PyTorch's.
   bool recurrence_in_kernels = false;
   // Experts are stacks only in the graph, and run one at a time.
-  bool experts_apart = false;
+  bool experts_one_by_one = false;
   const Fp8Recipe* fp8 = nullptr;  // null: nothing is computed in 8 bits
-  std::array<LossCopies, kKeepings> loss = frameworks().front().loss;
+  std::array<LossCopies, kSavingModes> loss = frameworks().front().loss;
 
   bool operator==(const SegmentOptions&) const = default;
   bool is_widened() const {
     return element_bytes < kFloatBytes &&
-           in_float32 != std::array<bool, kKeepings>{};
+           in_float32 != std::array<bool, kSavingModes>{};
   }
   // Returns the options of one of the three figures.
-  SegmentOptions for_answer(Keeping answer) const {
+  SegmentOptions for_figure(SavingMode figure) const {
     SegmentOptions own = *this;
-    const auto& other = answer == Keeping::Least   ? attention_at_least
-                        : answer == Keeping::Eager ? attention_at_most
-                                                   : std::nullopt;
+    const auto& other = figure == SavingMode::Least   ? attention_at_least
+                        : figure == SavingMode::Eager ? attention_at_most
+                                                      : std::nullopt;
     if (!other) return own;
     own.attention = *other;
     if (*other == AttentionKind::Flash) {

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// ProgramView (activations/kept.h): the bytes of registers, and their segments.
+// ProgramView (activations/saved_values.h): the bytes of registers, and their
+// segments.
 #include <algorithm>
 #include <cmath>
 #include <map>
 #include <set>
 #include <string_view>
 
-#include "activations/kept.h"
 #include "activations/module_values.h"
+#include "activations/saved_values.h"
 #include "base/words.h"
 #include "graph/op.h"
 
@@ -87,17 +88,17 @@ PerValue<bool> wide_values(const Graph& graph, bool gelu_is_several,
 
 // Returns the bytes of one element of a value.
 int64_t unit_of(const SegmentOptions& options, NumberType type, bool wide,
-                Keeping keeping) {
-  const bool eager = keeping == Keeping::Eager;
+                SavingMode mode) {
+  const bool eager = mode == SavingMode::Eager;
   if (type == NumberType::Integer) return eager ? 2 * kFloatBytes : kFloatBytes;
   if (wide) return std::max(options.element_bytes, kFloatBytes);
   if (eager && type == NumberType::Internal && !options.norms_round_first) {
     return std::max(options.element_bytes, kFloatBytes);
   }
   // A value that a product saves in 8 bits need not exist in another form.
-  const bool quantised = options.fp8 != nullptr && options.fp8->keeps_inputs;
-  if (quantised && keeping == Keeping::Least) return 1;
-  return type == NumberType::Adapter && keeping != Keeping::Least
+  const bool quantised = options.fp8 != nullptr && options.fp8->saves_inputs;
+  if (quantised && mode == SavingMode::Least) return 1;
+  return type == NumberType::Adapter && mode != SavingMode::Least
              ? std::max(options.element_bytes, options.adapter_bytes)
              : options.element_bytes;
 }
@@ -136,7 +137,7 @@ PerValue<AtExperts> values_at_experts(const Graph& graph,
       }
       values[node.result] = at;
       if (node.op->exchange == TokenExchange::ToExperts) {
-        if (options.experts_apart) at.experts = region.experts;
+        if (options.experts_one_by_one) at.experts = region.experts;
         continue;
       }
       for (const ValueId v : node.operands) {
@@ -169,17 +170,17 @@ void describe_registers(ProgramView& view, const SegmentOptions& options) {
     reg.output = outputs.count(reg.value) > 0 && !reg.weight &&
                  graph.values[v].kind == Value::Kind::Result;
     const Int128 elements = local_elements(view, made.result);
-    for (size_t k = 0; k < kKeepings; ++k) {
-      const auto keeping = static_cast<Keeping>(k);
+    for (size_t k = 0; k < kSavingModes; ++k) {
+      const auto mode = static_cast<SavingMode>(k);
       const int64_t unit =
-          unit_of(options, graph.values[v].type, view.is_wide(v), keeping);
+          unit_of(options, graph.values[v].type, view.is_wide(v), mode);
       const AtExperts& at = at_experts[v];
       reg.bytes[k] = (elements * unit * at.part + at.of - 1) / at.of;
       reg.moment[k] = (reg.bytes[k] + at.experts - 1) / at.experts;
       reg.filled = static_cast<double>(at.part) / static_cast<double>(at.of);
     }
     if (view.computes(i) && !made.operands.empty() &&
-        view.op(i).repeat == Repeat::View) {
+        view.op(i).recompute_cost == RecomputeCost::View) {
       reg.root = view.reg(made.operands[0]).root;
     }
     for (const RegisterId operand : made.operands) {
@@ -200,7 +201,7 @@ void describe_outputs(ProgramView& view) {
                         view.op(maker).second_sign == 1 &&
                         view.reg(view.at(maker).operands[1]).weight;
       if (view.computes(maker) && !sums &&
-          view.op(maker).repeat != Repeat::View) {
+          view.op(maker).recompute_cost != RecomputeCost::View) {
         break;
       }
       number = view.at(maker).operands[0];

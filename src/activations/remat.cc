@@ -39,20 +39,20 @@ std::vector<RematPolicy> make_policies() {
   operations.attention = true;
   operations.every_second_product = true;
   RematPolicy no_mlp{"save_dot_except_mlp", "attention's matmuls with weights"};
-  no_mlp.kept = {"attn.query", "attn.key", "attn.value", "attn.qkv",
-                 "attn.output"};
+  no_mlp.saved = {"attn.query", "attn.key", "attn.value", "attn.qkv",
+                  "attn.output"};
   RematPolicy no_mlpwi = no_mlp;
   no_mlpwi.name = "save_dot_except_mlpwi";
   no_mlpwi.summary = "attention's matmuls with weights and the MLP's last";
-  no_mlpwi.kept.push_back("mlp.output");
+  no_mlpwi.saved.push_back("mlp.output");
   RematPolicy qkv{"save_qkv_proj", "queries, keys and values"};
-  qkv.kept = {"attn.query", "attn.key", "attn.value", "attn.qkv"};
+  qkv.saved = {"attn.query", "attn.key", "attn.value", "attn.qkv"};
   RematPolicy out{"save_out_proj", "attention's output projection"};
-  out.kept = {"attn.output"};
+  out.saved = {"attn.output"};
   RematPolicy offloaded = qkv;
   offloaded.name = "qkv_proj_offloaded";
   offloaded.summary = "queries, keys and values, in host memory";
-  offloaded.offloaded = qkv.kept;
+  offloaded.offloaded = qkv.saved;
   RematPolicy all_offloaded = dots;
   all_offloaded.name = "minimal_offloaded";
   all_offloaded.summary = "matmuls with weights, in host memory (MaxText)";
@@ -129,7 +129,7 @@ enum class Place : uint8_t { Device, Host, Nowhere };
 
 void put(const CheckpointName& name, Place place, RematPolicy& policy) {
   if (place == Place::Nowhere) return;
-  policy.kept.insert(policy.kept.end(), name.parts.begin(), name.parts.end());
+  policy.saved.insert(policy.saved.end(), name.parts.begin(), name.parts.end());
   policy.attention = policy.attention || name.attention;
   if (place != Place::Host) return;
   policy.offloaded.insert(policy.offloaded.end(), name.parts.begin(),

@@ -51,7 +51,7 @@ struct RematPolicy {
   bool attention = false;  // the output of attention
   // Values of these parts of a layer are saved, as the forward pass names them:
   // "attn.query", "mlp.gate". Empty: values are selected only by their kind.
-  std::vector<std::string_view> kept = {};
+  std::vector<std::string_view> saved = {};
   // Saved in host memory rather than on the device: these parts; products with
   // weights; the output of attention; the input of the layer; everything that a
   // layer saves.

@@ -50,9 +50,9 @@ std::vector<SegmentUse> list_uses(const StepLayers& layers,
 }
 
 int64_t stage_of(const std::optional<StagePlan>& stages, const SegmentUse& step,
-                 bool behind_layers) {
+                 bool after_layers) {
   if (!stages) return 0;
-  if (step.layer < 0) return behind_layers ? stages->stages - 1 : 0;
+  if (step.layer < 0) return after_layers ? stages->stages - 1 : 0;
   const auto& ranges = stages->ranges;
   const auto found = std::upper_bound(
       ranges.begin(), ranges.end(), step.layer,
@@ -66,31 +66,32 @@ std::vector<std::vector<SegmentUse>> uses_of_stages(
     const StepInput& input, const LayerWeights& weights,
     const StepOptions& options) {
   const auto& stages = input.budget.stages;
-  std::vector<std::vector<SegmentUse>> dealt(
+  std::vector<std::vector<SegmentUse>> uses(
       stages ? static_cast<size_t>(stages->stages) : 1);
   int64_t last_layer = -1;
   for (const SegmentUse& each : list_uses(input.layers, weights)) {
     if (each.layer >= 0) last_layer = each.layer;
-    dealt[static_cast<size_t>(stage_of(stages, each, last_layer >= 0))]
+    uses[static_cast<size_t>(stage_of(stages, each, last_layer >= 0))]
         .push_back(each);
   }
-  for (size_t s = 0; s < dealt.size(); ++s) {
-    std::vector<SegmentUse>& own = dealt[s];
+  for (size_t s = 0; s < uses.size(); ++s) {
+    std::vector<SegmentUse>& own = uses[s];
     const Remat& remat = options.remat;
     int64_t number = 0;  // of layers on this stage so far
     for (SegmentUse& step : own) {
       // The input of the first layer may be in host memory.
-      step.repeated = remat.policy != nullptr && offloads(*remat.policy);
+      step.recomputed = remat.policy != nullptr && offloads(*remat.policy);
       if (step.layer >= 0) {
-        step.repeated = !remat.is_plain() && number % remat.every == 0 &&
-                        (!remat.first || number < *remat.first);
-        if (step.repeated && remat.together > 1) {
+        step.recomputed = !remat.is_plain() && number % remat.every == 0 &&
+                          (!remat.first || number < *remat.first);
+        if (step.recomputed && remat.together > 1) {
           step.saves = number % remat.together == remat.together - 1;
           step.more_layers = remat.together - 1;
         }
         const auto layer = static_cast<size_t>(step.layer);
-        if (layer < input.kept_made.size()) {
-          step.made = input.kept_made[layer] * (1 + step.more_layers);
+        if (layer < input.saved_dequantised.size()) {
+          step.saved_dequantised =
+              input.saved_dequantised[layer] * (1 + step.more_layers);
         }
         ++number;
       }
@@ -105,7 +106,7 @@ std::vector<std::vector<SegmentUse>> uses_of_stages(
                             chunks - 1);
     }
   }
-  return dealt;
+  return uses;
 }
 
 }  // namespace shardplan

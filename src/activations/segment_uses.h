@@ -19,14 +19,15 @@ namespace shardplan {
 struct SegmentUse {
   size_t segment = 0;
   int64_t layer = -1;  // of the model; -1: not a layer
-  bool repeated = false;
+  bool recomputed = false;
   // How many more layers are recomputed together with this one.
   int64_t more_layers = 0;
   bool saves = true;
   int64_t chunk = 0;    // of its stage, if chunks are interleaved
   Int128 weights = 0;   // trained bytes of its parameters on a device
   Int128 matrices = 0;  // elements on a device that its products multiply with
-  Int128 made = 0;      // bytes of its dequantised weights that are saved
+  // Bytes of its dequantised weights that are saved.
+  Int128 saved_dequantised = 0;
 };
 
 // Returns the uses per stage, in the order of the program; without a pipeline,

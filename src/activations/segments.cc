@@ -5,7 +5,7 @@
 #include <set>
 #include <utility>
 
-#include "activations/kept.h"
+#include "activations/saved_values.h"
 #include "activations/step_memory.h"
 #include "core/fold.h"
 
@@ -34,15 +34,15 @@ struct Peak {
   InstructionId at = {};
 };
 
-// The passes over one segment, with one Keeping.
+// The passes over one segment, with one SavingMode.
 class Sweep {
  public:
-  Sweep(const ProgramView& view, const KeptValues& values,
-        const SegmentOptions& options, size_t keeping, int segment)
+  Sweep(const ProgramView& view, const SavedValues& values,
+        const SegmentOptions& options, size_t mode, int segment)
       : view_(view),
         values_(values),
         runs_in_order_(options.runs_in_order),
-        k_(keeping),
+        k_(mode),
         segment_(segment) {
     for (const InstructionId i : view.instructions()) {
       if (view.segment(i) == segment && !view.reg(view.at(i).result).weight) {
@@ -55,19 +55,20 @@ class Sweep {
   // Returns whether gradients flow into something that the segment computes.
   bool has_backward() const { return flows_; }
 
-  // Returns the most bytes live at once if the registers in `kept` stay. If no
+  // Returns the most bytes live at once if the registers in `saved` stay. If no
   // gradient flows, a program that runs operation by operation still holds what
   // its variables refer to, which is assumed to be all of the segment.
-  Int128 forward(const PerRegister<bool>& kept) const {
-    const bool holds_all = !flows_ && k_ == static_cast<size_t>(Keeping::Eager);
+  Int128 forward(const PerRegister<bool>& saved) const {
+    const bool holds_all =
+        !flows_ && k_ == static_cast<size_t>(SavingMode::Eager);
     Int128 most = 0;
     walk_forward(
         view_, own_,
         [&](RegisterId reg) {
           if (!is_of_segment(reg) || !is_stored(reg)) return Int128{0};
-          return kept[reg] ? bytes(reg) : moment(reg);
+          return saved[reg] ? bytes(reg) : moment(reg);
         },
-        [&](RegisterId reg) { return holds_all || kept[reg]; },
+        [&](RegisterId reg) { return holds_all || saved[reg]; },
         [&](InstructionId i) { return values_.reads[i].extra.bytes; },
         [&](InstructionId, Int128 held) { most = std::max(most, held); });
     return most;
@@ -76,14 +77,14 @@ class Sweep {
   // Returns the bytes of values that earlier segments computed and that this or
   // a later one reads, except saved ones. Of frozen layers, not even inputs are
   // saved.
-  Int128 handed_in(const PerRegister<bool>& kept) const {
+  Int128 handed_in(const PerRegister<bool>& saved) const {
     if (own_.empty()) return 0;
     Int128 sum = 0;
     for (const RegisterId r : view_.registers.ids()) {
       const HeldRegister& of = view_.registers[r];
       const bool is_past = of.maker < own_.front() && of.segment != segment_ &&
                            of.last_read >= own_.front();
-      if (is_past && !kept[r] && is_stored(r)) {
+      if (is_past && !saved[r] && is_stored(r)) {
         sum += of.bytes[k_];
       }
     }
@@ -107,11 +108,11 @@ class Sweep {
 
   // Returns the bytes of inputs that are not saved for backward but that their
   // owner still holds.
-  Int128 inputs(const PerRegister<bool>& kept) const {
+  Int128 inputs(const PerRegister<bool>& saved) const {
     Int128 sum = 0;
     for (const RegisterId r : view_.registers.ids()) {
       const HeldRegister& of = view_.registers[r];
-      if (of.loaded && !of.weight && !kept[r]) sum += of.bytes[k_];
+      if (of.loaded && !of.weight && !saved[r]) sum += of.bytes[k_];
     }
     return sum;
   }
@@ -184,11 +185,11 @@ class Sweep {
   // as well, and scaled that.
   Int128 gathered_gradient(InstructionId i) const {
     Int128 most = 0;
-    if (view_.merges(i) && k_ != static_cast<size_t>(Keeping::Least)) {
+    if (view_.merges(i) && k_ != static_cast<size_t>(SavingMode::Least)) {
       const RegisterId kernel = view_.at(i).operands[1];
       const int halves = view_.node(i).part == OpPart::MergedHalf ? 2 : 1;
       most = bytes(kernel) * halves;
-      if (k_ == static_cast<size_t>(Keeping::Eager) && !runs_in_order_) {
+      if (k_ == static_cast<size_t>(SavingMode::Eager) && !runs_in_order_) {
         most += 2 * halves * kFloatBytes * local_elements(view_, kernel);
       }
     }
@@ -236,12 +237,13 @@ class Sweep {
       Int128 here = gradients.total;
       // In elementwise operations, a gradient may overwrite the one that it is
       // computed from.
-      const bool in_place = values_.reads[i].in_place ||
-                            (k_ == static_cast<size_t>(Keeping::Least) &&
-                             view_.computes(i) && is_cheap(view_.op(i).repeat));
+      const bool in_place =
+          values_.reads[i].in_place ||
+          (k_ == static_cast<size_t>(SavingMode::Least) && view_.computes(i) &&
+           is_cheap(view_.op(i).recompute_cost));
       if (in_place) here = std::max(before, here - bytes_if_dropped(result));
       // Gradients from several readers exist side by side while they are added.
-      if (k_ == static_cast<size_t>(Keeping::Eager)) here += second;
+      if (k_ == static_cast<size_t>(SavingMode::Eager)) here += second;
       visit(i, here + registers.total + extra + gathered_gradient(i), registers,
             gradients);
       if (view_.reg(result).root == result) gradients.drop(result);
@@ -274,7 +276,7 @@ class Sweep {
   }
 
   const ProgramView& view_;
-  const KeptValues& values_;
+  const SavedValues& values_;
   bool runs_in_order_;
   size_t k_;
   int segment_;
@@ -290,7 +292,7 @@ bool is_next_input(const ProgramView& view, const HeldRegister& of) {
 }
 
 bool is_offloaded(const ProgramView& view, const Remat& remat,
-                  const KeptValues& values, RegisterId reg) {
+                  const SavedValues& values, RegisterId reg) {
   if (remat.is_plain()) return false;
   const RematPolicy& policy = *remat.policy;
   const HeldRegister& of = view.reg(reg);
@@ -309,7 +311,7 @@ bool is_offloaded(const ProgramView& view, const Remat& remat,
          (policy.offloads_attention && values.contexts[reg]);
 }
 
-void sum_saved(const ProgramView& view, const KeptValues& values,
+void sum_saved(const ProgramView& view, const SavedValues& values,
                const Remat& remat, size_t k, int segment,
                SegmentMemory& memory) {
   const auto add = [&](ValueId value, Int128 bytes) {
@@ -320,7 +322,7 @@ void sum_saved(const ProgramView& view, const KeptValues& values,
   };
   for (const RegisterId r : view.registers.ids()) {
     const HeldRegister& reg = view.registers[r];
-    if (!values.kept[r] || reg.segment != segment) continue;
+    if (!values.saved[r] || reg.segment != segment) continue;
     if (is_offloaded(view, remat, values, r)) {
       memory.offloaded += reg.bytes[k];
     } else {
@@ -329,7 +331,7 @@ void sum_saved(const ProgramView& view, const KeptValues& values,
   }
   for (const InstructionId i : view.instructions()) {
     if (view.segment(i) == segment) {
-      const KeptExtra& extra = values.extra_kept[i];
+      const SavedExtra& extra = values.saved_extra[i];
       add(extra.of, extra.bytes);
     }
   }
@@ -337,16 +339,16 @@ void sum_saved(const ProgramView& view, const KeptValues& values,
 
 // Returns the part of a segment's saved values that backward reads in products.
 // A recomputed segment reads all of them.
-Int128 sliced_of(const ProgramView& view, const KeptValues& values,
+Int128 sliced_of(const ProgramView& view, const SavedValues& values,
                  const Remat& remat, size_t k, int segment,
                  const SegmentMemory& memory) {
-  if (is_repeated(view, remat, segment)) return memory.saved;
+  if (is_recomputed(view, remat, segment)) return memory.saved;
   std::set<RegisterId> read;  // roots
   for (const InstructionId i : view.instructions()) {
     if (!view.computes(i) || !view.op(i).is_product) continue;
     for (const RegisterId reg : values.reads[i].registers) {
       const RegisterId root = view.reg(reg).root;
-      if (values.kept[root]) read.insert(root);
+      if (values.saved[root]) read.insert(root);
     }
   }
   Int128 sum = 0;
@@ -356,9 +358,10 @@ Int128 sliced_of(const ProgramView& view, const KeptValues& values,
   return std::min(sum, memory.saved);
 }
 
-// Returns the Keeping of a figure.
-size_t way_of(const SegmentOptions& options, size_t answer) {
-  return options.runs_in_order ? static_cast<size_t>(Keeping::Eager) : answer;
+// Returns the SavingMode of a figure.
+size_t mode_of(const SegmentOptions& options, size_t figure) {
+  return options.runs_in_order ? static_cast<size_t>(SavingMode::Eager)
+                               : figure;
 }
 
 // Returns the bytes of logits and of what a loss makes of them.
@@ -375,28 +378,28 @@ Int128 loss_in(const ProgramView& view, const SegmentOptions& options, size_t k,
 }
 
 void measure(const ProgramView& view, const SegmentOptions& options,
-             const Remat& remat, size_t answer, const KeptValues& values,
+             const Remat& remat, size_t figure, const SavedValues& values,
              int segment, SegmentMemory& memory) {
-  const size_t k = way_of(options, answer);
+  const size_t k = mode_of(options, figure);
   sum_saved(view, values, remat, k, segment, memory);
   memory.sliced = sliced_of(view, values, remat, k, segment, memory);
   const Sweep sweep(view, values, options, k, segment);
-  const Int128 loss = loss_in(view, options, answer, segment);
+  const Int128 loss = loss_in(view, options, figure, segment);
   memory.handed_on = sweep.handed_on();
-  memory.forward = sweep.forward(values.kept) + loss;
+  memory.forward = sweep.forward(values.saved) + loss;
   memory.input = sweep.stream();
   const Peak peak = sweep.backward();
   memory.backward = peak.bytes;
   sweep.describe(peak, memory.backward_by);
-  if (view.any_frozen && k != static_cast<size_t>(Keeping::Least)) {
-    memory.forward += sweep.handed_in(values.kept);
-    if (k == static_cast<size_t>(Keeping::Eager)) {
-      const Int128 inputs = sweep.inputs(values.kept);
+  if (view.any_frozen && k != static_cast<size_t>(SavingMode::Least)) {
+    memory.forward += sweep.handed_in(values.saved);
+    if (k == static_cast<size_t>(SavingMode::Eager)) {
+      const Int128 inputs = sweep.inputs(values.saved);
       memory.forward += inputs;
       memory.backward += inputs;
     }
   }
-  if (is_repeated(view, remat, segment) && sweep.has_backward()) {
+  if (is_recomputed(view, remat, segment) && sweep.has_backward()) {
     // The layer is recomputed before its backward, with all that this needs.
     const Int128 again = sweep.forward(values.alive) + sweep.handed_on();
     if (again > memory.backward) {
@@ -430,16 +433,16 @@ void take(SegmentMemory& to, const SegmentMemory& from, bool more) {
   if (worse(to.input, from.input)) to.input = from.input;
 }
 
-SegmentMemory& memory_of(Segment& segment, Keeping keeping) {
-  return segment.memory.at(static_cast<size_t>(keeping));
+SegmentMemory& memory_of(Segment& segment, SavingMode mode) {
+  return segment.memory.at(static_cast<size_t>(mode));
 }
 
 // Makes the modes ordered: one that happens to hold more than the next one is
 // assumed to do what that one does.
-void order_ways(Segment& segment) {
-  SegmentMemory& fused = memory_of(segment, Keeping::Fused);
-  take(memory_of(segment, Keeping::Least), fused, false);
-  take(memory_of(segment, Keeping::Eager), fused, true);
+void order_modes(Segment& segment) {
+  SegmentMemory& fused = memory_of(segment, SavingMode::Fused);
+  take(memory_of(segment, SavingMode::Least), fused, false);
+  take(memory_of(segment, SavingMode::Eager), fused, true);
 }
 
 // Finds the attention scores that are held.
@@ -499,9 +502,8 @@ void find_weights(const ProgramView& view, std::vector<Segment>& segments) {
 
 }  // namespace
 
-Int128 loss_bytes(const SegmentOptions& options, Int128 elements,
-                  size_t keeping) {
-  const LossCopies& copies = options.loss.at(keeping);
+Int128 loss_bytes(const SegmentOptions& options, Int128 elements, size_t mode) {
+  const LossCopies& copies = options.loss.at(mode);
   const Int128 each =
       copies.own * options.element_bytes +
       copies.floats * std::max(options.element_bytes, kFloatBytes);
@@ -510,7 +512,7 @@ Int128 loss_bytes(const SegmentOptions& options, Int128 elements,
 
 Int128 logits_as(const Segment& segment, SegmentOptions options,
                  LossCopies copies) {
-  constexpr auto kMost = static_cast<size_t>(Keeping::Eager);
+  constexpr auto kMost = static_cast<size_t>(SavingMode::Eager);
   const Int128 unit = loss_bytes(options, options.loss_tiles, kMost);
   if (unit == 0) return 0;
   const Int128 elements =
@@ -519,10 +521,10 @@ Int128 logits_as(const Segment& segment, SegmentOptions options,
   return loss_bytes(options, elements, kMost);
 }
 
-void bound_least(std::vector<Segment>& repeated,
+void bound_least(std::vector<Segment>& recomputed,
                  const std::vector<Segment>& plain) {
-  for (size_t s = 0; s < repeated.size(); ++s) {
-    take(repeated[s].memory.front(), plain[s].memory.front(), false);
+  for (size_t s = 0; s < recomputed.size(); ++s) {
+    take(recomputed[s].memory.front(), plain[s].memory.front(), false);
   }
 }
 
@@ -531,10 +533,10 @@ std::vector<Segment> segments_of(const Program& program,
                                  const Remat& remat) {
   const ProgramView view = view_of(program, options);
   std::vector<Segment> segments(view.layer_of_segment.size());
-  for (size_t k = 0; k < kKeepings; ++k) {
-    const SegmentOptions own = options.for_answer(static_cast<Keeping>(k));
-    const KeptValues values =
-        kept_values(view, own, remat, static_cast<Keeping>(way_of(options, k)));
+  for (size_t k = 0; k < kSavingModes; ++k) {
+    const SegmentOptions own = options.for_figure(static_cast<SavingMode>(k));
+    const SavedValues values = saved_values(
+        view, own, remat, static_cast<SavingMode>(mode_of(options, k)));
     for (size_t s = 0; s < segments.size(); ++s) {
       measure(view, own, remat, k, values, static_cast<int>(s),
               segments[s].memory.at(k));
@@ -544,7 +546,7 @@ std::vector<Segment> segments_of(const Program& program,
   if (options.autocast) find_casts(view, segments);
   find_weights(view, segments);
   for (size_t s = 0; s < segments.size(); ++s) {
-    order_ways(segments[s]);
+    order_modes(segments[s]);
     segments[s].is_layer = view.is_layer(static_cast<int>(s));
     segments[s].label =
         segments[s].is_layer
@@ -563,8 +565,8 @@ std::vector<Segment> segments_of(const Program& program,
     bare.dropout = {};
     std::vector<Segment> least = segments_of(program, bare, remat);
     for (size_t s = 0; s < segments.size(); ++s) {
-      take(memory_of(segments[s], Keeping::Least),
-           memory_of(least[s], Keeping::Least), false);
+      take(memory_of(segments[s], SavingMode::Least),
+           memory_of(least[s], SavingMode::Least), false);
     }
   }
   return segments;
@@ -580,20 +582,20 @@ StepLayers step_layers(const ForwardGraphs& model,
 StepLayers step_layers(const ForwardGraphs& model,
                        const RepeatedProgram& program,
                        const StepOptions& options, std::vector<Segment> plain) {
-  const auto repeated = [&](const SegmentOptions& segments,
-                            const std::vector<Segment>& all_kept) {
+  const auto recomputed = [&](const SegmentOptions& segments,
+                              const std::vector<Segment>& all_saved) {
     return options.remat.is_plain()
-               ? all_kept
+               ? all_saved
                : segments_of(program.program, segments, options.remat);
   };
   StepLayers layers;
   layers.plain = std::move(plain);
-  layers.repeated = repeated(options.segments, layers.plain);
-  bound_least(layers.repeated, layers.plain);
+  layers.recomputed = recomputed(options.segments, layers.plain);
+  bound_least(layers.recomputed, layers.plain);
   if (options.segments.is_widened()) {
     const SegmentOptions wide = options.segments.widened();
     layers.wide_plain = segments_of(program.program, wide, {});
-    layers.wide_repeated = repeated(wide, layers.wide_plain);
+    layers.wide_recomputed = recomputed(wide, layers.wide_plain);
   }
   layers.cycle = program.cycle;
   layers.layers = model.layers;

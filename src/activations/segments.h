@@ -21,9 +21,9 @@
 #include <string_view>
 #include <vector>
 
-#include "activations/kept.h"
 #include "activations/options.h"
 #include "activations/remat.h"
+#include "activations/saved_values.h"
 #include "base/checked.h"
 #include "spmd/program.h"
 
@@ -54,8 +54,8 @@ struct SegmentMemory {
 inline constexpr std::string_view kLogits = "logits";
 
 // A part of the pass, with its memory for each of the three figures. A figure
-// uses the Keeping of the same index, unless the step is known to run operation
-// by operation.
+// uses the SavingMode of the same index, unless the step is known to run
+// operation by operation.
 struct Segment {
   std::string label;  // "layers.3"; "before layers", "behind layers"
   bool is_layer = false;
@@ -69,13 +69,12 @@ struct Segment {
   ValueId weight;
   Int128 weight_numbers = 0;
   bool trains_weight = false;
-  std::array<SegmentMemory, kKeepings> memory;
+  std::array<SegmentMemory, kSavingModes> memory;
 };
 
 // Returns the bytes of logits and of what a loss makes of them, in the
 // requested number of parts.
-Int128 loss_bytes(const SegmentOptions& options, Int128 elements,
-                  size_t keeping);
+Int128 loss_bytes(const SegmentOptions& options, Int128 elements, size_t mode);
 
 // Returns the bytes of these copies of a segment's logits.
 Int128 logits_as(const Segment& segment, SegmentOptions options,
@@ -90,7 +89,7 @@ std::vector<Segment> segments_of(const Program& program,
 // Limits the least that a policy saves to the least without one: if its values
 // are gathered from parts, these may be saved in their place. REQUIRES: both
 // are segments of one program.
-void bound_least(std::vector<Segment>& repeated,
+void bound_least(std::vector<Segment>& recomputed,
                  const std::vector<Segment>& plain);
 
 }  // namespace shardplan

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <utility>
 
-#include "activations/kept.h"
+#include "activations/saved_values.h"
 #include "activations/token_weights.h"
 #include "base/checked.h"
 #include "base/words.h"
@@ -212,11 +212,11 @@ class ShapeReader {
     if (stack.encodes || number >= static_cast<int64_t>(state.layers.size())) {
       return;
     }
-    for (const KeptTensor& kept :
-         state.kinds[state.layers[static_cast<size_t>(number)]].kept) {
-      if (kept.per != KeptTensor::Per::Sequence) continue;
+    for (const CachedTensor& cached :
+         state.kinds[state.layers[static_cast<size_t>(number)]].cached) {
+      if (cached.per != CachedTensor::Per::Sequence) continue;
       const Int128 elements =
-          Int128{std::max<int64_t>(kept.heads, 1)} * kept.width;
+          Int128{std::max<int64_t>(cached.heads, 1)} * cached.width;
       shapes.states +=
           elements * workload_.sequences * ceil_div(length, kChunk);
     }
@@ -263,10 +263,10 @@ void finish(SegmentMemory& memory, Int128 alive, const std::string& name,
 }
 
 // Returns the bytes that a layer saves if nothing is recomputed.
-std::array<SegmentMemory, kKeepings> plain_memory(const LayerShapes& of,
-                                                  const SegmentOptions& how,
-                                                  bool holds_scores) {
-  std::array<SegmentMemory, kKeepings> memory;
+std::array<SegmentMemory, kSavingModes> plain_memory(const LayerShapes& of,
+                                                     const SegmentOptions& how,
+                                                     bool holds_scores) {
+  std::array<SegmentMemory, kSavingModes> memory;
   const Int128 own = how.element_bytes;
   const bool scores = holds_scores || how.attention == AttentionKind::Scores;
   SegmentMemory& least = memory[0];
@@ -323,14 +323,14 @@ Segment ShapeReader::segment(const LayerShapes& of, const std::string& label,
     segment.memory[0] = {};
     add_part(segment.memory[0], "layers.*.weights", of.trained * own);
   }
-  const std::array<Int128, kKeepings> alive = {segment.memory[0].saved,
-                                               segment.memory[1].saved,
-                                               segment.memory[2].saved};
+  const std::array<Int128, kSavingModes> alive = {segment.memory[0].saved,
+                                                  segment.memory[1].saved,
+                                                  segment.memory[2].saved};
   if (remat != nullptr && !remat->is_none()) {
     const RematPolicy& policy = *remat->policy;
     const bool input_alone = !policy.weight_products &&
                              !policy.other_products && !policy.attention &&
-                             policy.kept.empty() && !policy.by_modules() &&
+                             policy.saved.empty() && !policy.by_modules() &&
                              !policy.every_second_product;
     const bool asks_scores =
         model_.holds_scores || how.attention == AttentionKind::Scores;
@@ -349,10 +349,10 @@ Segment ShapeReader::segment(const LayerShapes& of, const std::string& label,
       add_part(fused, "layers.*.weights",
                of.inner * own / (policy.every_second_product ? 2 : 1),
                policy.offloads_products);
-    } else if (!policy.kept.empty()) {
+    } else if (!policy.saved.empty()) {
       // Shapes do not show which widths these are.
       add_part(fused, "layers.*.weights", of.inner * own / 2,
-               policy.offloaded.size() == policy.kept.size());
+               policy.offloaded.size() == policy.saved.size());
     }
     // Shapes do not show modules.
     if (policy.by_modules()) fused = segment.memory[1];
@@ -454,7 +454,7 @@ Segment ShapeReader::around(bool before) const {
                      (most_of_all ? outer * own * 2 : Int128{0}));
   }
   if (!before && logits > 0) {
-    for (size_t k = has_head ? 0 : 1; k < kKeepings; ++k) {
+    for (size_t k = has_head ? 0 : 1; k < kSavingModes; ++k) {
       SegmentMemory& memory = segment.memory.at(k);
       const Int128 bytes = loss_bytes(how, logits, k);
       memory.forward += bytes;
@@ -469,9 +469,9 @@ Segment ShapeReader::around(bool before) const {
 void ShapeReader::measure(ShapedLayers& result) {
   StepLayers& layers = result.layers;
   layers.saves_inputs = true;
-  const auto add = [&](Segment plain, Segment repeated) {
+  const auto add = [&](Segment plain, Segment recomputed) {
     layers.plain.push_back(std::move(plain));
-    layers.repeated.push_back(std::move(repeated));
+    layers.recomputed.push_back(std::move(recomputed));
   };
   add(around(true), around(true));
   for (size_t s = 0; s < model_.stacks.size(); ++s) {
@@ -491,13 +491,13 @@ void ShapeReader::measure(ShapedLayers& result) {
       }
       const std::string label = "layers." + std::to_string(number);
       Segment plain = segment(shapes, label, nullptr);
-      Segment repeated = segment(shapes, label, &options_.remat);
+      Segment recomputed = segment(shapes, label, &options_.remat);
       if (!model_.pair && number >= *manifest_.facts.layers) {
         // This layer is for multi-token prediction, which not everyone trains.
         plain.memory[0] = {};
-        repeated.memory[0] = {};
+        recomputed.memory[0] = {};
       }
-      add(std::move(plain), std::move(repeated));
+      add(std::move(plain), std::move(recomputed));
       ++layers.layers;
     }
   }
@@ -518,7 +518,7 @@ ShapedLayers layers_by_shapes(const Manifest& manifest, const Plan& plan,
   widened.segments = options.segments.widened();
   ShapedLayers wide = ShapeReader(manifest, plan, workload, widened).read();
   model.layers.wide_plain = std::move(wide.layers.plain);
-  model.layers.wide_repeated = std::move(wide.layers.repeated);
+  model.layers.wide_recomputed = std::move(wide.layers.recomputed);
   return model;
 }
 

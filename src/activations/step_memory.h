@@ -3,10 +3,11 @@
 // fullest device, as a bracket.
 //
 //   lower     what any implementation of this plan holds: state, and the least
-//             that backward needs (Keeping::Least)
+//             that backward needs (SavingMode::Least)
 //   estimate  with kernels for norms, attention and activations
-//             (Keeping::Fused), and the next layer gathered ahead
-//   upper     every operation separately (Keeping::Eager), all gradients from
+//             (SavingMode::Fused), and the next layer gathered ahead
+//   upper     every operation separately (SavingMode::Eager), all gradients
+//   from
 //             the beginning, and the most that frameworks hold besides these
 //             (activations/buffers.h)
 //
@@ -40,10 +41,10 @@ namespace shardplan {
 // from shapes (activations/shapes.h).
 struct StepLayers {
   std::vector<Segment> plain;
-  std::vector<Segment> repeated;  // with layers recomputed
+  std::vector<Segment> recomputed;  // with layers recomputed
   // Both in float32; empty if no figure uses that (SegmentOptions::in_float32).
   std::vector<Segment> wide_plain = {};
-  std::vector<Segment> wide_repeated = {};
+  std::vector<Segment> wide_recomputed = {};
   // The layers that stand for others; not set: all layers are there.
   std::optional<LayerCycle> cycle;
   int64_t layers = 0;             // of the model
@@ -73,7 +74,7 @@ struct StepInput {
   Int128 dequantised = 0;
   // Per layer, bytes of all dequantised weights, if these stay until the
   // layer's backward has run; empty: they do not.
-  std::vector<Int128> kept_made = {};
+  std::vector<Int128> saved_dequantised = {};
 };
 
 // Returns nullopt, with the reason reported (SP017), beyond 63 bits.

@@ -332,8 +332,9 @@ class TokenReader {
         const LayerState& layer =
             state.kinds[state.layers[static_cast<size_t>(number)]];
         const bool keeps = std::any_of(
-            layer.kept.begin(), layer.kept.end(), [](const KeptTensor& kept) {
-              return kept.per == KeptTensor::Per::Token && kept.heads > 0;
+            layer.cached.begin(), layer.cached.end(),
+            [](const CachedTensor& cached) {
+              return cached.per == CachedTensor::Per::Token && cached.heads > 0;
             });
         const bool has = std::any_of(
             weights.begin(), weights.end(), [](const TokenWeight& weight) {

@@ -211,12 +211,12 @@ void try_batch(std::span<Search* const> batch, Joint& joint) {
     keep(joint.planned, joint.how, next_of(only), *effect, only.good);
     return;
   }
-  std::vector<AskedChange> asked;
+  std::vector<RequestedChange> requested;
   for (Search* search : batch) {
-    asked.push_back({&next_of(*search).change.rules.front(), search->finding,
-                     search->parameters});
+    requested.push_back({&next_of(*search).change.rules.front(),
+                         search->finding, search->parameters});
   }
-  const auto effects = joint.how.trial.effects_together(asked);
+  const auto effects = joint.how.trial.effects_together(requested);
   if (!effects) {
     try_batch(batch.first(batch.size() / 2), joint);
     try_batch(batch.subspan(batch.size() / 2), joint);

@@ -177,8 +177,8 @@ std::optional<std::string> with_nearest(std::string_view pattern,
 
 }  // namespace
 
-std::optional<std::string> respelled(std::string_view pattern,
-                                     std::span<const std::string> names) {
+std::optional<std::string> spelling_corrected(
+    std::string_view pattern, std::span<const std::string> names) {
   const std::vector<std::string> words = words_of(names);
   const auto is_somewhere = [&](std::string_view word) {
     return std::ranges::any_of(

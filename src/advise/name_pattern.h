@@ -26,7 +26,7 @@ std::optional<std::string> pattern_for(
 // up to three letters remain. Returns no value if all words occur, if one has
 // no near word, or if the pattern may distinguish numbers, since `names` are
 // folded. The caller has to try what the result matches.
-std::optional<std::string> respelled(std::string_view pattern,
-                                     std::span<const std::string> names);
+std::optional<std::string> spelling_corrected(
+    std::string_view pattern, std::span<const std::string> names);
 
 }  // namespace shardplan

@@ -81,7 +81,7 @@ std::string text_of(const Planned& planned, const RuleChange& change) {
 
 // Returns whether a rule decides parameters other than these.
 bool has_others(const Planned& planned, int rule, size_t count) {
-  return planned.plan.rules[static_cast<size_t>(rule) - 1].won !=
+  return planned.plan.rules[static_cast<size_t>(rule) - 1].decided !=
          static_cast<int64_t>(count);
 }
 
@@ -109,7 +109,7 @@ void add_rule_change(const Found& found, RuleChange change, int tier,
 }
 
 bool asks_by_axes(const Placement& placement) {
-  return placement.rule > 0 && placement.requested && !placement.meant;
+  return placement.rule > 0 && placement.requested && !placement.resolved;
 }
 
 void add_respec(const Found& found, int rule,
@@ -200,7 +200,7 @@ std::optional<std::string> pattern_before(const Found& found,
 AxisNames free_axes(const Plan& plan, const Placement& placement,
                     const PartitionSpec& spec) {
   AxisNames free;
-  for (const Axis& axis : plan.mesh.axes_of(asked_view(plan, placement))) {
+  for (const Axis& axis : plan.mesh.axes_of(requested_view(plan, placement))) {
     const bool used =
         (placement.dealt && placement.dealt->axis == axis.name) ||
         std::ranges::any_of(spec.dims, [&](const AxisNames& axes) {
@@ -224,7 +224,7 @@ std::vector<PartitionSpec> spread(const Planned& planned,
   Placement way = placement;
   AxisNames taken;
   if (placement.dealt) taken.push_back(placement.dealt->axis);
-  const std::string_view view = asked_view(plan, placement);
+  const std::string_view view = requested_view(plan, placement);
   way.spec = correct(base, way.type.shape, plan.mesh, plan.declared_axes,
                      plan.on_indivisible, taken, view)
                  .spec;
@@ -455,7 +455,7 @@ void add_size_fixes(const Found& found, PossibleFixes& all) {
   const Placement& placement = found.placement();
   const Mesh& mesh = found.planned.plan.mesh;
   const int dim = found.diagnostic.subject.dim;
-  const AxisNames axes = known_axes(mesh, placement.asked(), dim);
+  const AxisNames axes = known_axes(mesh, placement.requested_spec(), dim);
   if (axes.empty()) return;
   const int64_t size = placement.type.shape[static_cast<size_t>(dim)];
   const bool cuts_unit = found.diagnostic.code == Code::SplitUnit;
@@ -490,8 +490,8 @@ void add_loss_fixes(const Found& found, PossibleFixes& all) {
     const Placement& placement = planned.plan.placements[losses[i].second];
     for (const Correction& correction : placement.corrections) {
       if (correction.code != Code::IndivisibleDimension) continue;
-      const AxisNames axes =
-          known_axes(planned.plan.mesh, placement.asked(), correction.dim);
+      const AxisNames axes = known_axes(
+          planned.plan.mesh, placement.requested_spec(), correction.dim);
       const int64_t size =
           placement.type.shape[static_cast<size_t>(correction.dim)];
       const std::span<const uint32_t> of = members.of(losses[i].second);

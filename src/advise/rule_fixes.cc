@@ -221,7 +221,7 @@ void add_unused_rule(const Found& found, PossibleFixes& all) {
   if (is_editable(found.planned.rules.rules[index]) &&
       found.work + work <= kMostWork) {
     found.work += work;
-    if (auto meant = respelled(rule_of(found, rule).pattern, names)) {
+    if (auto meant = spelling_corrected(rule_of(found, rule).pattern, names)) {
       RuleChange change;
       change.kind = RuleChange::Kind::SetPattern;
       change.rule = rule;

@@ -147,7 +147,7 @@ struct Outcome {
 };
 
 // A finding to look up in the results of trials.
-struct Sought {
+struct TargetFinding {
   const Diagnostic* finding = nullptr;
   std::string key;
   std::vector<std::pair<uint32_t, int64_t>> groups;  // each with its number of
@@ -271,7 +271,7 @@ struct WhatIf::Impl {
     constexpr int64_t kPattern = 40;  // to compile one, for at most 1000
     const bool is_sought =
         std::ranges::none_of(plan.rules, [](const auto& rule) {
-          return rule.found > 0 && !names_no_axis(rule.spec);
+          return rule.matched > 0 && !names_no_axis(rule.spec);
         });
     if (is_sought) {
       visited += kPattern * static_cast<int64_t>(
@@ -334,34 +334,34 @@ struct WhatIf::Impl {
     return last ? &*last : nullptr;
   }
 
-  const Sought& seek(const Diagnostic& finding,
-                     std::span<const uint32_t> parameters) {
-    if (sought.finding == &finding) return sought;
-    sought = {&finding, error_key(finding, planned.plan), {}};
+  const TargetFinding& find_target(const Diagnostic& finding,
+                                   std::span<const uint32_t> parameters) {
+    if (last_target.finding == &finding) return last_target;
+    last_target = {&finding, error_key(finding, planned.plan), {}};
     const size_t all = ground.groups.groups.size();
     if (parameters.size() >= all) {
       std::vector<int64_t> of_groups(all);
       for (const uint32_t i : parameters)
         ++of_groups[ground.groups.group_of[i]];
       for (uint32_t g = 0; g < all; ++g) {
-        if (of_groups[g] > 0) sought.groups.emplace_back(g, of_groups[g]);
+        if (of_groups[g] > 0) last_target.groups.emplace_back(g, of_groups[g]);
       }
     } else {
       std::map<uint32_t, int64_t> of_groups;
       for (const uint32_t i : parameters)
         ++of_groups[ground.groups.group_of[i]];
-      sought.groups.assign(of_groups.begin(), of_groups.end());
+      last_target.groups.assign(of_groups.begin(), of_groups.end());
     }
     visited += std::ssize(parameters);
-    return sought;
+    return last_target;
   }
 
-  static bool is_gone(const Sought& wanted, const Outcome& outcome) {
-    const auto found = outcome.findings.find(wanted.key);
+  static bool is_gone(const TargetFinding& target, const Outcome& outcome) {
+    const auto found = outcome.findings.find(target.key);
     if (found == outcome.findings.end()) return true;
-    if (wanted.groups.empty()) return false;
+    if (target.groups.empty()) return false;
     const std::vector<uint32_t>& groups = found->second.groups;
-    return std::ranges::none_of(wanted.groups, [&](const auto& group) {
+    return std::ranges::none_of(target.groups, [&](const auto& group) {
       return std::ranges::binary_search(groups, group.first);
     });
   }
@@ -374,18 +374,18 @@ struct WhatIf::Impl {
     std::vector<int> decider;  // per group
     std::vector<bool> is_entangled;
   };
-  Deciders deciders(std::span<const AskedChange> asked,
+  Deciders deciders(std::span<const RequestedChange> requested,
                     const Groundwork::Matched& after) const {
     std::vector<int> of_rule(planned.rules.rules.size(), kNone);
-    for (size_t i = 0; i < asked.size(); ++i) {
-      const RuleChange& change = *asked[i].change;
+    for (size_t i = 0; i < requested.size(); ++i) {
+      const RuleChange& change = *requested[i].change;
       if (change.kind == RuleChange::Kind::Insert) continue;
       of_rule[static_cast<size_t>(change.rule) - 1] = static_cast<int>(i);
     }
     const auto at = [](const std::vector<int>& of, int winner) {
       return winner < 0 ? kNone : of[static_cast<size_t>(winner)];
     };
-    Deciders result{{}, std::vector<bool>(asked.size())};
+    Deciders result{{}, std::vector<bool>(requested.size())};
     for (size_t g = 0; g < ground.groups.groups.size(); ++g) {
       const int then = at(of_rule, ground.unchanged->matches.winner[g]);
       const int now = at(after.rules.by, after.matches.winner[g]);
@@ -402,7 +402,8 @@ struct WhatIf::Impl {
   // changed rules: some rule shards (SP115), each axis is named (SP208), and
   // each shards something (SP204). Otherwise one change could depend on
   // another.
-  bool is_apart(std::span<const RuleChange> changes, const Deciders& by) const {
+  bool is_independent(std::span<const RuleChange> changes,
+                      const Deciders& by) const {
     const RuleSet& rules = planned.rules;
     std::vector<bool> is_changed(rules.rules.size());
     for (const RuleChange& change : changes) {
@@ -422,7 +423,7 @@ struct WhatIf::Impl {
       add(rule.spec, named);
       if (is_changed[i]) continue;
       add(rule.spec, still_named);
-      one_stays = one_stays || (planned.plan.rules[i].won > 0 &&
+      one_stays = one_stays || (planned.plan.rules[i].decided > 0 &&
                                 !rule.shipped && !names_no_axis(rule.spec));
     }
     Axes used;
@@ -471,7 +472,7 @@ struct WhatIf::Impl {
   Findings errors_before;
   std::map<std::string, std::optional<Outcome>> remembered;
   std::optional<Outcome> last;
-  Sought sought;
+  TargetFinding last_target;
   NumbersByName numbers;
   std::unordered_map<std::string_view, uint32_t> group_named;  // by its first
                                                                // parameter
@@ -512,16 +513,16 @@ std::vector<uint32_t> WhatIf::parameters_of(const Diagnostic& finding) {
 std::optional<Effect> WhatIf::effect(const Placing& change,
                                      const Diagnostic& finding,
                                      std::span<const uint32_t> parameters) {
-  const Sought& sought = impl_->seek(finding, parameters);
+  const TargetFinding& target = impl_->find_target(finding, parameters);
   const Outcome* outcome = impl_->tried(change);
-  impl_->visited += std::ssize(sought.groups) + 1;
+  impl_->visited += std::ssize(target.groups) + 1;
   if (outcome == nullptr || !outcome->is_better ||
-      !Impl::is_gone(sought, *outcome)) {
+      !Impl::is_gone(target, *outcome)) {
     return std::nullopt;
   }
   const Plan& before = impl_->planned.plan;
   Effect effect{outcome->fullest - impl_->planned.memory.max, 0};
-  for (const auto& [g, count] : sought.groups) {
+  for (const auto& [g, count] : target.groups) {
     const size_t first = impl_->ground.groups.groups[g].first;
     effect.finding_bytes_per_device +=
         outcome->bytes[g].of(impl_->held_of(g, count)) -
@@ -531,21 +532,23 @@ std::optional<Effect> WhatIf::effect(const Placing& change,
 }
 
 std::optional<std::vector<std::optional<Effect>>> WhatIf::effects_together(
-    std::span<const AskedChange> asked) {
+    std::span<const RequestedChange> requested) {
   Placing together;
-  for (const AskedChange& each : asked) together.rules.push_back(*each.change);
+  for (const RequestedChange& each : requested)
+    together.rules.push_back(*each.change);
   const auto made = impl_->made(together);
   if (!made) return std::nullopt;
   const Outcome& outcome = made->outcome;
-  const Impl::Deciders by = impl_->deciders(asked, *made->judgement.matched);
-  if (!impl_->is_apart(together.rules, by)) return std::nullopt;
+  const Impl::Deciders by =
+      impl_->deciders(requested, *made->judgement.matched);
+  if (!impl_->is_independent(together.rules, by)) return std::nullopt;
   const auto news = impl_->new_findings(outcome, by);
   if (!news) return std::nullopt;
 
   // If all devices hold the same, a change adds exactly what its groups add.
   const Planned& planned = impl_->planned;
   const std::vector<ParameterGroup>& groups = impl_->ground.groups.groups;
-  std::vector<int64_t> added(asked.size());
+  std::vector<int64_t> added(requested.size());
   int64_t of_all = 0;
   const auto more = [&](uint32_t g, int64_t count) {
     return outcome.bytes[g].of(count) -
@@ -561,31 +564,33 @@ std::optional<std::vector<std::optional<Effect>>> WhatIf::effects_together(
 
   // Findings that name no parameter are distinguished by patterns. Among equal
   // patterns, a change removes only its own finding.
-  std::unordered_map<std::string, int> alike;
-  for (const AskedChange& each : asked) {
+  std::unordered_map<std::string, int> findings_with_key;
+  for (const RequestedChange& each : requested) {
     if (!each.parameters.empty()) continue;
-    ++alike[error_key(*each.finding, planned.plan)];
+    ++findings_with_key[error_key(*each.finding, planned.plan)];
   }
-  std::vector<std::optional<Effect>> effects(asked.size());
-  for (size_t i = 0; i < asked.size(); ++i) {
-    const Diagnostic& finding = *asked[i].finding;
-    const RuleChange& change = *asked[i].change;
-    const Sought& sought = impl_->seek(finding, asked[i].parameters);
-    impl_->visited += std::ssize(sought.groups) + 1;
+  std::vector<std::optional<Effect>> effects(requested.size());
+  for (size_t i = 0; i < requested.size(); ++i) {
+    const Diagnostic& finding = *requested[i].finding;
+    const RuleChange& change = *requested[i].change;
+    const TargetFinding& target =
+        impl_->find_target(finding, requested[i].parameters);
+    impl_->visited += std::ssize(target.groups) + 1;
     // The change itself must have removed the finding.
     const bool is_own =
-        sought.groups.empty()
+        target.groups.empty()
             ? change.kind != RuleChange::Kind::Insert &&
-                  change.rule == finding.subject.rule && alike[sought.key] == 1
-            : std::ranges::all_of(sought.groups, [&](const auto& group) {
+                  change.rule == finding.subject.rule &&
+                  findings_with_key[target.key] == 1
+            : std::ranges::all_of(target.groups, [&](const auto& group) {
                 return by.decider[group.first] == static_cast<int>(i);
               });
     if (!is_own || by.is_entangled[i] || (*news)[i] >= finding.severity ||
-        !Impl::is_gone(sought, outcome)) {
+        !Impl::is_gone(target, outcome)) {
       continue;
     }
     effects[i] = Effect{added[i], 0};
-    for (const auto& [g, count] : sought.groups) {
+    for (const auto& [g, count] : target.groups) {
       effects[i]->finding_bytes_per_device += more(g, impl_->held_of(g, count));
     }
   }
@@ -602,7 +607,7 @@ bool WhatIf::can_all_go(std::span<const Diagnostic* const> findings) {
     const PlanRule& idle = plan.rules[static_cast<size_t>(rule) - 1];
     // If the rule shadows others that decide nothing either, removing it
     // changes the findings about those.
-    if (idle.won > 0 || !idle.shadowed_by.empty()) return false;
+    if (idle.decided > 0 || !idle.shadowed_by.empty()) return false;
     if (!removed.insert(rule).second) return false;
     without.rules.emplace_back();
     without.rules.back().kind = RuleChange::Kind::Remove;
@@ -613,9 +618,9 @@ bool WhatIf::can_all_go(std::span<const Diagnostic* const> findings) {
   bool stays = false;
   for (size_t i = 0; i < plan.rules.size(); ++i) {
     const PlanRule& rule = plan.rules[i];
-    stays =
-        stays || (rule.won > 0 && !rule.shipped && !names_no_axis(rule.spec) &&
-                  !removed.contains(static_cast<int>(i) + 1));
+    stays = stays ||
+            (rule.decided > 0 && !rule.shipped && !names_no_axis(rule.spec) &&
+             !removed.contains(static_cast<int>(i) + 1));
   }
   if (!stays) return false;
   const auto made = impl_->made(without);

@@ -51,7 +51,7 @@ struct Effect {
 };
 
 // A change of rules for a finding, with its parameters.
-struct AskedChange {
+struct RequestedChange {
   const RuleChange* change = nullptr;
   const Diagnostic* finding = nullptr;
   std::span<const uint32_t> parameters;
@@ -80,7 +80,7 @@ class WhatIf {
   // changes. REQUIRES: no change removes a rule (see can_all_go()), and no two
   // set or move the same rule.
   std::optional<std::vector<std::optional<Effect>>> effects_together(
-      std::span<const AskedChange> asked);
+      std::span<const RequestedChange> requested);
 
   // Returns whether, for findings of rules that decide nothing (SP102),
   // removing each rule alone removes its finding and has no other effect. Makes

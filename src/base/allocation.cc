@@ -23,16 +23,16 @@ constexpr int64_t kPiece = int64_t{64} << 10U;
 constexpr int64_t kRoom = int64_t{4} << 20U;
 
 // Bytes that threads have reserved: those in use and their unused credit.
-std::atomic<int64_t> g_taken{0};
+std::atomic<int64_t> g_reserved{0};
 std::atomic<int64_t> g_limit{kNoLimit};
 std::atomic<int64_t> g_limit_base{0};
 // The number of allocations until one fails; negative: none fails.
 std::atomic<int64_t> g_countdown{-1};
 std::atomic<bool> g_failed{false};
-std::atomic<int64_t> g_asked{0};
+std::atomic<int64_t> g_requested{0};
 std::atomic<int64_t> g_held{0};
 std::atomic<int64_t> g_refused_limit{0};
-std::atomic<GiveBack> g_give_back{nullptr};
+std::atomic<ReleaseCaches> g_release_caches{nullptr};
 
 // The unused bytes that this thread has reserved, and the most it may keep.
 constinit thread_local int64_t t_credit = 0;
@@ -43,38 +43,38 @@ constinit thread_local int64_t t_balance = 0;
 constinit thread_local int t_unrefused = 0;  // live UnrefusedAllocations
 
 void refused(int64_t bytes, bool by_limit) {
-  g_asked = bytes;
-  g_held = g_taken - t_credit - g_limit_base;
+  g_requested = bytes;
+  g_held = g_reserved - t_credit - g_limit_base;
   g_refused_limit = by_limit ? g_limit - g_limit_base : 0;
 }
 
 // Reserves `bytes` atomically. Returns false beyond the limit.
-bool take_from_all(int64_t bytes) {
-  int64_t taken = g_taken;
+bool reserve_bytes(int64_t bytes) {
+  int64_t reserved = g_reserved;
   do {
-    if (bytes > g_limit - taken) return false;
-  } while (!g_taken.compare_exchange_weak(taken, taken + bytes));
+    if (bytes > g_limit - reserved) return false;
+  } while (!g_reserved.compare_exchange_weak(reserved, reserved + bytes));
   return true;
 }
 
 // Returns all credit of the calling thread.
 void return_credit() {
-  g_taken -= t_credit;
+  g_reserved -= t_credit;
   t_credit = 0;
 }
 
 // Reserves `bytes`, after freeing cached memory if necessary. The memory that
 // is freed must not be added to this thread's credit, which the caller is
 // updating.
-bool take_or_give_back(int64_t bytes) {
-  if (take_from_all(bytes)) return true;
-  const GiveBack give_back = g_give_back;
-  if (give_back == nullptr) return false;
+bool reserve_or_release(int64_t bytes) {
+  if (reserve_bytes(bytes)) return true;
+  const ReleaseCaches release_caches = g_release_caches;
+  if (release_caches == nullptr) return false;
   const int64_t credit = std::exchange(t_credit, 0);
-  const bool gave = give_back();
+  const bool released = release_caches();
   return_credit();
   t_credit = credit;
-  return gave && take_from_all(bytes);
+  return released && reserve_bytes(bytes);
 }
 
 // Returns false if the next allocation must fail for a test.
@@ -88,35 +88,35 @@ bool count_down() {
 bool refill(int64_t bytes) {
   const int64_t lacking = -t_credit;
   if (t_unrefused > 0) {
-    g_taken += lacking;
+    g_reserved += lacking;
     t_credit = 0;
     return true;
   }
-  const bool spare = t_most > 0 && take_from_all(lacking + kPiece);
-  if (count_down() && (spare || take_or_give_back(lacking))) {
+  const bool spare = t_most > 0 && reserve_bytes(lacking + kPiece);
+  if (count_down() && (spare || reserve_or_release(lacking))) {
     t_credit += lacking + (spare ? kPiece : 0);
     return true;
   }
-  if (spare) g_taken -= lacking + kPiece;
+  if (spare) g_reserved -= lacking + kPiece;
   t_credit += bytes;
   refused(bytes, true);
   return false;
 }
 
-bool take(int64_t bytes) {
+bool charge(int64_t bytes) {
   t_credit -= bytes;
   if (t_credit < 0 && !refill(bytes)) return false;
   t_balance += bytes;
   return true;
 }
 
-void give(int64_t bytes) {
+void refund(int64_t bytes) {
   t_balance -= bytes;
   t_credit += bytes;
   if (t_credit <= t_most) return;
-  const int64_t keep = std::min(t_most, kPiece);
-  g_taken -= t_credit - keep;
-  t_credit = keep;
+  const int64_t remaining = std::min(t_most, kPiece);
+  g_reserved -= t_credit - remaining;
+  t_credit = remaining;
 }
 
 std::array<char, 256> g_work{};
@@ -131,12 +131,12 @@ constexpr size_t kLarge = size_t{1} << 20U;
 bool is_out_of_question(size_t size) {
   if (size < kLarge || t_unrefused > 0) return false;
   const auto is_beyond = [size] {
-    const int64_t left = g_limit - g_taken + t_credit;
+    const int64_t left = g_limit - g_reserved + t_credit;
     return size > static_cast<size_t>(std::max<int64_t>(left, 0));
   };
   if (!is_beyond()) return false;
-  const GiveBack give_back = g_give_back;
-  return give_back == nullptr || !give_back() || is_beyond();
+  const ReleaseCaches release_caches = g_release_caches;
+  return release_caches == nullptr || !release_caches() || is_beyond();
 }
 
 void* count(void* memory, size_t size) {
@@ -146,7 +146,7 @@ void* count(void* memory, size_t size) {
             false);
     return nullptr;
   }
-  if (take(static_cast<int64_t>(malloc_usable_size(memory)))) return memory;
+  if (charge(static_cast<int64_t>(malloc_usable_size(memory)))) return memory;
   std::free(memory);
   return nullptr;
 }
@@ -179,7 +179,7 @@ void* or_throw(void* memory) {
 
 void release(void* memory) {
   if (memory == nullptr) return;
-  give(static_cast<int64_t>(malloc_usable_size(memory)));
+  refund(static_cast<int64_t>(malloc_usable_size(memory)));
   std::free(memory);
 }
 
@@ -187,21 +187,21 @@ void release(void* memory) {
 
 }  // namespace
 
-int64_t allocated_bytes() { return g_taken - t_credit; }
+int64_t allocated_bytes() { return g_reserved - t_credit; }
 
 int64_t allocated_by_thread() { return t_balance; }
 
 void claim_memory(int64_t bytes) {
-  if (!take(bytes)) throw std::bad_alloc();
+  if (!charge(bytes)) throw std::bad_alloc();
 }
 
-void return_memory(int64_t bytes) noexcept { give(bytes); }
+void release_memory(int64_t bytes) noexcept { refund(bytes); }
 
-void give_back_before_refusing(GiveBack what) { g_give_back = what; }
+void set_release_callback(ReleaseCaches what) { g_release_caches = what; }
 
 AllocationLimit::AllocationLimit() : base_(0), before_(g_limit) {
   return_credit();
-  base_ = g_taken;
+  base_ = g_reserved;
 }
 
 AllocationLimit::~AllocationLimit() {
@@ -216,17 +216,17 @@ void AllocationLimit::set(int64_t bytes) {
 }
 
 void AllocationLimit::make_room() {
-  const int64_t taken = g_taken;
-  if (g_limit < taken + kRoom) g_limit = taken + kRoom;
+  const int64_t reserved = g_reserved;
+  if (g_limit < reserved + kRoom) g_limit = reserved + kRoom;
 }
 
 UnrefusedAllocations::UnrefusedAllocations() noexcept { ++t_unrefused; }
 UnrefusedAllocations::~UnrefusedAllocations() { --t_unrefused; }
 
-Refusal last_refusal() { return {g_asked, g_held, g_refused_limit}; }
+Refusal last_refusal() { return {g_requested, g_held, g_refused_limit}; }
 
-void forget_refusal() {
-  g_asked = 0;
+void clear_refusal() {
+  g_requested = 0;
   g_held = 0;
   g_refused_limit = 0;
 }
@@ -234,10 +234,10 @@ void forget_refusal() {
 int64_t memory_left() {
   return g_limit == kNoLimit
              ? kNoLimit
-             : std::max<int64_t>(0, g_limit - g_taken + t_credit);
+             : std::max<int64_t>(0, g_limit - g_reserved + t_credit);
 }
 
-void note_work(std::string_view work, std::string_view name) {
+void set_current_work(std::string_view work, std::string_view name) {
   const std::lock_guard lock(g_work_mutex);
   size_t used = 0;
   const auto append = [&](std::string_view text) {
@@ -259,7 +259,7 @@ std::string current_work() {
   return g_work.data();
 }
 
-void settle_allocations() noexcept {
+void flush_thread_allocations() noexcept {
   return_credit();
   t_most = 0;  // memory freed later on this thread is returned at once
 }

@@ -38,13 +38,13 @@ int64_t allocated_by_thread();
 // Accounts for memory that operator new does not provide. Throws
 // std::bad_alloc, and claims nothing, beyond the limit.
 void claim_memory(int64_t bytes);
-void return_memory(int64_t bytes) noexcept;
+void release_memory(int64_t bytes) noexcept;
 
 // Registers a function that frees cached memory before an allocation is
 // refused. Any thread may call it. It returns whether it freed anything, and
 // must not allocate. It stays registered.
-using GiveBack = bool (*)() noexcept;
-void give_back_before_refusing(GiveBack what);
+using ReleaseCaches = bool (*)() noexcept;
+void set_release_callback(ReleaseCaches what);
 
 // Limits the memory that is allocated during its lifetime, beyond what is in
 // use at its construction. Its destructor restores the previous limit. Only one
@@ -81,24 +81,24 @@ class UnrefusedAllocations {
 // The last allocation that failed. `limit` is the most that could be in use,
 // counted from where the limit was set; 0 if the system was out of memory.
 struct Refusal {
-  int64_t asked = 0;  // bytes, in one piece
-  int64_t held = 0;   // bytes in use at that time
+  int64_t requested = 0;  // bytes, in one piece
+  int64_t held = 0;       // bytes in use at that time
   int64_t limit = 0;
 };
 Refusal last_refusal();
-void forget_refusal();
+void clear_refusal();
 // Bytes that may still be allocated.
 int64_t memory_left();
 
 // Records the current work, for the message of a run that is out of memory:
 // "reading model.json". The last call of any thread counts. Allocates nothing,
 // and stores only the first 255 bytes. `name`, if any, follows in backticks.
-void note_work(std::string_view work, std::string_view name = {});
+void set_current_work(std::string_view work, std::string_view name = {});
 std::string current_work();
 
 // Returns the memory budget that this thread has reserved. Call it at the end
 // of every thread that shardplan starts.
-void settle_allocations() noexcept;
+void flush_thread_allocations() noexcept;
 
 // For tests: makes the n-th allocation from now on fail, once. 0 is the next
 // allocation; a negative number makes none fail. Returns whether an allocation

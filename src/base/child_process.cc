@@ -60,9 +60,9 @@ class Activity {
       const std::string text = start_of("/proc/" + name + "/stat");
       // "17 (name) S parent group session terminal .. user system"; the name
       // may contain any characters.
-      const size_t behind = text.rfind(')');
-      if (behind == std::string::npos) continue;
-      std::istringstream rest(text.substr(behind + 1));
+      const size_t end = text.rfind(')');
+      if (end == std::string::npos) continue;
+      std::istringstream rest(text.substr(end + 1));
       char state = 0;
       int64_t parent = 0;
       int64_t group = 0;
@@ -102,19 +102,19 @@ class RealChild : public ChildProcess {
   // Records the started program. Returns false if too many are running.
   bool begin(pid_t child) {
     child_ = child;
-    return note_child(child);
+    return register_child(child);
   }
 
   bool write(std::string_view text) override {
     while (!text.empty()) {
-      if (!in_ || unread_.size() - taken_ >= kMostUnread) return false;
+      if (!in_ || unread_.size() - consumed_ >= kMostUnread) return false;
       std::array<pollfd, 3> pipes = {{{in_.get(), POLLOUT, 0},
                                       {err_.get(), POLLIN, 0},
                                       {out_.get(), POLLIN, 0}}};
       const int ready =
           retry([&] { return ::poll(pipes.data(), pipes.size(), kLookEvery); });
       if (ready < 0 || is_idle(ready)) return false;
-      if (pipes[1].revents != 0) take_errors();
+      if (pipes[1].revents != 0) read_errors();
       if (pipes[2].revents != 0) keep_output();
       if (pipes[0].revents == 0) continue;
       const ssize_t done =
@@ -127,25 +127,26 @@ class RealChild : public ChildProcess {
 
   std::optional<std::string> read_line(size_t limit) override {
     for (size_t looked = 0;;) {
-      const std::string_view unread = std::string_view(unread_).substr(taken_);
+      const std::string_view unread =
+          std::string_view(unread_).substr(consumed_);
       const size_t end = unread.find('\n', looked);
       if (end != std::string_view::npos) {
         if (end > limit) return std::nullopt;
         std::string line(unread.substr(0, end));
-        taken_ += end + 1;
+        consumed_ += end + 1;
         return line;
       }
       if (unread.size() > limit) return std::nullopt;
       looked = unread.size();
       if (!add_output()) {
-        if (unread_.size() == taken_) return std::nullopt;
-        return take_unread(limit);
+        if (unread_.size() == consumed_) return std::nullopt;
+        return consume_unread(limit);
       }
     }
   }
 
   bool read_exactly(std::string& bytes, size_t size) override {
-    bytes = take_unread(size);
+    bytes = consume_unread(size);
     size_t used = bytes.size();
     bytes.resize(size);
     while (used < size) {
@@ -158,7 +159,7 @@ class RealChild : public ChildProcess {
   }
 
   std::string read_all(size_t limit) override {
-    std::string bytes = take_unread(limit);
+    std::string bytes = consume_unread(limit);
     for (;;) {
       const size_t used = bytes.size();
       if (used == limit) return bytes;
@@ -173,7 +174,7 @@ class RealChild : public ChildProcess {
     if (code_) return *code_;
     in_.close();
     unread_.clear();
-    taken_ = 0;
+    consumed_ = 0;
     std::array<char, kPipePiece> rest{};
     int looks_left = 64;  // limits the output read from others after its end
     while (out_ || err_) {
@@ -183,8 +184,8 @@ class RealChild : public ChildProcess {
       const int ready = retry([&] {
         return ::poll(pipes.data(), pipes.size(), ended ? 0 : kLookEvery);
       });
-      if (pipes[0].revents != 0) take(out_, rest.data(), rest.size());
-      if (pipes[1].revents != 0) take_errors();
+      if (pipes[0].revents != 0) read_pipe(out_, rest.data(), rest.size());
+      if (pipes[1].revents != 0) read_errors();
       if (ended && (ready <= 0 || --looks_left == 0)) break;
       if (!ended) is_idle(ready);
     }
@@ -193,7 +194,7 @@ class RealChild : public ChildProcess {
   }
 
   std::string errors(size_t limit) override {
-    while (err_ && is_readable(err_)) take_errors();
+    while (err_ && is_readable(err_)) read_errors();
     return errors_.substr(0, limit);
   }
 
@@ -208,7 +209,7 @@ class RealChild : public ChildProcess {
     in_vain_ = looks_ >= kMostIdleSeconds * kLooksPerSecond;
     if (!in_vain_) return false;
     ::kill(-child_, SIGKILL);
-    errors_ = kWaitsInVain;
+    errors_ = kStalledMessage;
     return true;
   }
 
@@ -229,7 +230,7 @@ class RealChild : public ChildProcess {
                       WEXITED | WNOWAIT);
     });
     ::kill(-child_, SIGKILL);  // the programs that it started
-    forget_child(child_);
+    unregister_child(child_);
     int status = 0;
     const pid_t done = retry([&] { return ::waitpid(child_, &status, 0); });
     code_ = done != child_        ? 127
@@ -244,16 +245,16 @@ class RealChild : public ChildProcess {
   }
 
   // Reads the available bytes. Returns 0, and closes the pipe, at the end.
-  static size_t take(Descriptor& pipe, char* to, size_t most) {
+  static size_t read_pipe(Descriptor& pipe, char* to, size_t most) {
     const ssize_t got = retry([&] { return ::read(pipe.get(), to, most); });
     if (got > 0) return static_cast<size_t>(got);
     if (got == 0 || errno != EAGAIN) pipe.close();
     return 0;
   }
 
-  void take_errors() {
+  void read_errors() {
     std::array<char, 4096> piece{};
-    const size_t got = take(err_, piece.data(), piece.size());
+    const size_t got = read_pipe(err_, piece.data(), piece.size());
     errors_.append(piece.data(), std::min(got, kMostErrors - errors_.size()));
   }
 
@@ -265,9 +266,9 @@ class RealChild : public ChildProcess {
       const int ready =
           retry([&] { return ::poll(pipes.data(), pipes.size(), kLookEvery); });
       if (ready < 0 || is_idle(ready)) break;
-      if (pipes[1].revents != 0) take_errors();
+      if (pipes[1].revents != 0) read_errors();
       if (pipes[0].revents != 0) {
-        const size_t got = take(out_, to, most);
+        const size_t got = read_pipe(out_, to, most);
         if (got > 0) return got;
       } else if (ready == 0 && has_ended() && !is_readable(out_)) {
         break;  // another process holds its output open
@@ -281,20 +282,20 @@ class RealChild : public ChildProcess {
   bool add_output() { return append_output(true); }
   void keep_output() { append_output(false); }
   bool append_output(bool waits) {
-    unread_.erase(0, taken_);
-    taken_ = 0;
+    unread_.erase(0, consumed_);
+    consumed_ = 0;
     const size_t used = unread_.size();
     unread_.resize(used + kPipePiece);
     char* to = unread_.data() + used;
     const size_t got =
-        waits ? read_output(to, kPipePiece) : take(out_, to, kPipePiece);
+        waits ? read_output(to, kPipePiece) : read_pipe(out_, to, kPipePiece);
     unread_.resize(used + got);
     return got > 0;
   }
 
-  std::string take_unread(size_t most) {
-    std::string bytes = unread_.substr(taken_, most);
-    taken_ += bytes.size();
+  std::string consume_unread(size_t most) {
+    std::string bytes = unread_.substr(consumed_, most);
+    consumed_ += bytes.size();
     return bytes;
   }
 
@@ -302,8 +303,8 @@ class RealChild : public ChildProcess {
   Descriptor in_;
   Descriptor out_;
   Descriptor err_;
-  std::string unread_;  // its unread output begins at `taken_`
-  size_t taken_ = 0;
+  std::string unread_;  // its unread output begins at `consumed_`
+  size_t consumed_ = 0;
   std::string errors_;
   std::optional<int> code_;
   Activity activity_;

@@ -24,14 +24,14 @@ std::unique_ptr<ChildProcess> start_real_program(
 
 // The time after which a program is stopped because it waits for input that
 // does not come, for example from a pipe in place of a file: we wait for it,
-// none of its processes runs, and it prints nothing. kWaitsInVain is then its
-// standard error.
+// none of its processes runs, and it prints nothing. kStalledMessage is then
+// its standard error.
 inline constexpr int kMostIdleSeconds = 5;
-inline constexpr std::string_view kWaitsInVain =
+inline constexpr std::string_view kStalledMessage =
     "fatal: stopped after waiting for input that never came, such as a pipe in "
     "place of a file";
-inline bool waits_in_vain(std::string_view errors) {
-  return errors.starts_with(kWaitsInVain);
+inline bool is_stalled(std::string_view errors) {
+  return errors.starts_with(kStalledMessage);
 }
 
 }  // namespace shardplan

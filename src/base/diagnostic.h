@@ -174,17 +174,17 @@ class Diagnostics {
 
   // Keeps a source alive as long as the diagnostics that may point into it. A
   // reader that fails returns nothing that could own the source.
-  void keep(SourcePtr source) { sources_.push_back(std::move(source)); }
+  void add_source(SourcePtr source) { sources_.push_back(std::move(source)); }
 
   // Keeps all sources of another Diagnostics alive.
-  void keep_sources(const Diagnostics& other) {
+  void add_sources(const Diagnostics& other) {
     sources_.insert(sources_.end(), other.sources_.begin(),
                     other.sources_.end());
   }
   // Adds all diagnostics of another unchanged, with the sources that they point
   // into.
   void add_all(const Diagnostics& other) {
-    keep_sources(other);
+    add_sources(other);
     all_.insert(all_.end(), other.all_.begin(), other.all_.end());
   }
   // Removes the diagnostics for which `is_allowed` is true, and counts them as

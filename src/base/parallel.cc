@@ -43,7 +43,7 @@ void parallel_for(int64_t count, int threads,
   };
   const auto take_and_end = [&take] {
     take();
-    settle_allocations();
+    flush_thread_allocations();
   };
   const int64_t most = std::min({int64_t{threads}, count, kMostThreads});
   std::vector<std::thread> others;

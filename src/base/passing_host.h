@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// PassingHost: a Host that forwards everything to another one. Subclasses
+// ForwardingHost: a Host that forwards everything to another one. Subclasses
 // override what differs.
 #pragma once
 
@@ -17,10 +17,10 @@
 
 namespace shardplan {
 
-class PassingHost : public Host {
+class ForwardingHost : public Host {
  public:
   // `below` must outlive this host.
-  explicit PassingHost(Host& below) : below_(below) {}
+  explicit ForwardingHost(Host& below) : below_(below) {}
 
   std::optional<FileInfo> file_info(const std::string& path) override;
   std::vector<std::string> list_directory(const std::string& path) override;
@@ -62,10 +62,10 @@ class PassingHost : public Host {
 
 // A Host for several threads that reads each file once. All SharedHosts over
 // the same host share a mutex.
-class SharedHost : public PassingHost {
+class SharedHost : public ForwardingHost {
  public:
   SharedHost(Host& host, std::shared_ptr<std::mutex> mutex)
-      : PassingHost(host), mutex_(std::move(mutex)) {}
+      : ForwardingHost(host), mutex_(std::move(mutex)) {}
 
   std::optional<FileInfo> file_info(const std::string& path) override;
   std::vector<std::string> list_directory(const std::string& path) override;
@@ -83,10 +83,10 @@ class SharedHost : public PassingHost {
 };
 
 // A host with one additional file, which exists only in memory.
-class HostWithFile : public PassingHost {
+class HostWithFile : public ForwardingHost {
  public:
   HostWithFile(Host& below, std::string path, std::string text)
-      : PassingHost(below), path_(std::move(path)), text_(std::move(text)) {}
+      : ForwardingHost(below), path_(std::move(path)), text_(std::move(text)) {}
 
   std::optional<FileInfo> file_info(const std::string& path) override;
   std::shared_ptr<const Bytes> read_file(const std::string& path, int64_t limit,

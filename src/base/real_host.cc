@@ -36,13 +36,13 @@ class MappedBytes : public Bytes {
   MappedBytes(const MappedBytes&) = delete;
   MappedBytes& operator=(const MappedBytes&) = delete;
   ~MappedBytes() override {
-    forget_mapping(data_);
+    unregister_mapping(data_);
     ::munmap(data_, size_);
   }
   std::string_view view() const override {
     return {static_cast<const char*>(data_), size_};
   }
-  void let_go(uint64_t offset) const override {
+  void release_before(uint64_t offset) const override {
     // Rounds down to whole pages of the largest page size.
     constexpr uint64_t kPages = uint64_t{1} << 21U;
     const uint64_t bytes = std::min<uint64_t>(offset, size_) / kPages * kPages;
@@ -60,7 +60,7 @@ std::shared_ptr<const Bytes> map_file(
     int fd, size_t size, const std::shared_ptr<std::atomic<bool>>& shortened) {
   void* data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
   if (data == MAP_FAILED) return nullptr;
-  if (note_mapping(data, size, shortened.get())) {
+  if (register_mapping(data, size, shortened.get())) {
     return std::make_shared<MappedBytes>(data, size, shortened);
   }
   ::munmap(data, size);
@@ -323,8 +323,8 @@ class RealHost : public Host {
   // A text on the terminal without a line break at its end is a status line,
   // until it is erased.
   void note_status(std::string_view text) {
-    note_status_line(text.back() != '\n' && text != kEraseLine &&
-                     is_terminal(Stream::Err));
+    set_status_line(text.back() != '\n' && text != kEraseLine &&
+                    is_terminal(Stream::Err));
   }
   static int number(Stream stream) {
     return stream == Stream::Out ? STDOUT_FILENO : STDERR_FILENO;

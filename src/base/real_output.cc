@@ -172,7 +172,7 @@ SignalHold::~SignalHold() {
   if (--t_holds == 0) ::pthread_sigmask(SIG_SETMASK, &t_before, nullptr);
 }
 
-bool note_unfinished(const char* path) {
+bool register_unfinished(const char* path) {
   install_clean_up();
   for (std::atomic<const char*>& file : g_unfinished) {
     const char* none = nullptr;
@@ -181,14 +181,14 @@ bool note_unfinished(const char* path) {
   return false;
 }
 
-void forget_unfinished(const char* path) {
+void unregister_unfinished(const char* path) {
   for (std::atomic<const char*>& file : g_unfinished) {
     const char* ours = path;
     if (file.compare_exchange_strong(ours, nullptr)) return;
   }
 }
 
-bool note_child(int child) {
+bool register_child(int child) {
   install_clean_up();
   for (std::atomic<int>& place : g_children) {
     int none = 0;
@@ -197,19 +197,20 @@ bool note_child(int child) {
   return false;
 }
 
-void forget_child(int child) {
+void unregister_child(int child) {
   for (std::atomic<int>& place : g_children) {
     int ours = child;
     if (place.compare_exchange_strong(ours, 0)) return;
   }
 }
 
-void note_status_line(bool open) {
+void set_status_line(bool open) {
   if (open && !g_status_line) install_clean_up();
   g_status_line = open;
 }
 
-bool note_mapping(const void* data, size_t size, std::atomic<bool>* shortened) {
+bool register_mapping(const void* data, size_t size,
+                      std::atomic<bool>* shortened) {
   install_bus_handler();
   const auto begin = reinterpret_cast<uintptr_t>(data);
   const uintptr_t pages = (size + page_size() - 1) / page_size();
@@ -224,7 +225,7 @@ bool note_mapping(const void* data, size_t size, std::atomic<bool>* shortened) {
   return false;
 }
 
-void forget_mapping(const void* data) {
+void unregister_mapping(const void* data) {
   const auto begin = reinterpret_cast<uintptr_t>(data);
   for (Mapping& mapping : g_mappings) {
     if (mapping.begin.load() != begin) continue;
@@ -348,7 +349,7 @@ class ReplacingFile : public OutputFile {
   ReplacingFile& operator=(const ReplacingFile&) = delete;
   ~ReplacingFile() override {
     if (made_ && !committed_) ::unlink(temporary_.c_str());
-    forget_unfinished(temporary_.c_str());
+    unregister_unfinished(temporary_.c_str());
   }
   // Creates and registers the temporary file. Returns false, with errno, if it
   // exists already or cannot be created.
@@ -356,7 +357,7 @@ class ReplacingFile : public OutputFile {
     const SignalHold hold;
     file_ = open_file(temporary_, O_WRONLY | O_CREAT | O_EXCL, 0600);
     made_ = static_cast<bool>(file_);
-    if (made_ && !note_unfinished(temporary_.c_str())) {
+    if (made_ && !register_unfinished(temporary_.c_str())) {
       errno = EMFILE;
       return false;
     }
@@ -490,11 +491,11 @@ std::string end_of_links(std::string path) {
 }
 
 // The attributes that a replacement inherits from the old file.
-struct Kept {
+struct FileAttributes {
   mode_t mode = 0;
   struct stat before {};  // attributes of the old file
   std::string path = {};  // the old file; "" for none
-  bool always = false;    // failure is an error; else best effort
+  bool required = false;  // failure is an error; else best effort
 };
 
 // The access list also determines who may read the file.
@@ -508,22 +509,23 @@ bool copy_access_list(const std::string& from, int to) {
 }
 
 // Returns false, with errno, if a required attribute cannot be set.
-bool take_over(const Kept& kept, int fd) {
+bool copy_attributes(const FileAttributes& attributes, int fd) {
   struct stat now {};
-  if (kept.path.empty()) return ::fchmod(fd, kept.mode) == 0;
+  if (attributes.path.empty()) return ::fchmod(fd, attributes.mode) == 0;
   if (::fstat(fd, &now) != 0) return false;
-  if ((now.st_uid != kept.before.st_uid || now.st_gid != kept.before.st_gid) &&
-      ::fchown(fd, kept.before.st_uid, kept.before.st_gid) != 0 &&
-      kept.always) {
+  if ((now.st_uid != attributes.before.st_uid ||
+       now.st_gid != attributes.before.st_gid) &&
+      ::fchown(fd, attributes.before.st_uid, attributes.before.st_gid) != 0 &&
+      attributes.required) {
     return false;
   }
   // The mode is set after the owner, because changing the owner clears bits.
-  if (::fchmod(fd, kept.mode) != 0) return false;
-  return copy_access_list(kept.path, fd) || !kept.always;
+  if (::fchmod(fd, attributes.mode) != 0) return false;
+  return copy_access_list(attributes.path, fd) || !attributes.required;
 }
 
 std::unique_ptr<OutputFile> replace_file(
-    const std::string& target, const Kept& kept,
+    const std::string& target, const FileAttributes& attributes,
     const std::optional<std::string>& before, std::string& why) {
   const std::filesystem::path path(target);
   std::random_device random;
@@ -538,8 +540,9 @@ std::unique_ptr<OutputFile> replace_file(
       why = reason(errno);
       return nullptr;
     }
-    if (!take_over(kept, file->descriptor())) {
-      why = (kept.always ? "its owner and mode cannot be preserved: " : "") +
+    if (!copy_attributes(attributes, file->descriptor())) {
+      why = (attributes.required ? "its owner and mode cannot be preserved: "
+                                 : "") +
             reason(errno);
       return nullptr;
     }
@@ -561,7 +564,7 @@ std::unique_ptr<OutputFile> direct(Descriptor file, std::string& why) {
 std::unique_ptr<OutputFile> new_file(const std::string& path,
                                      std::string& why) {
   const std::string target = end_of_links(path);
-  auto file = replace_file(target, Kept{new_file_mode()}, {}, why);
+  auto file = replace_file(target, FileAttributes{new_file_mode()}, {}, why);
   if (!file && target != path) why += " (it is a link to `" + target + "`)";
   return file;
 }
@@ -583,7 +586,8 @@ std::unique_ptr<OutputFile> replace_existing(
   const auto real = std::filesystem::canonical(path, error);
   const std::string target = error ? path : real.string();
   return replace_file(
-      target, Kept{info.st_mode & 07777, info, target, before.has_value()},
+      target,
+      FileAttributes{info.st_mode & 07777, info, target, before.has_value()},
       before, why);
 }
 

@@ -30,31 +30,32 @@ class SignalHold {
 };
 
 // Registers a file that every catchable signal that ends the program removes.
-// The characters of `path` must stay valid until forget_unfinished(). Returns
-// false if kMostUnfinished files are registered already.
-bool note_unfinished(const char* path);
-void forget_unfinished(const char* path);
+// The characters of `path` must stay valid until unregister_unfinished().
+// Returns false if kMostUnfinished files are registered already.
+bool register_unfinished(const char* path);
+void unregister_unfinished(const char* path);
 
 inline constexpr size_t kMostChildren = 64;
 
 // Registers a child program. Every catchable signal that ends this process also
 // kills the child and the rest of its session. Returns false if kMostChildren
 // are registered already.
-bool note_child(int child);
-void forget_child(int child);
+bool register_child(int child);
+void unregister_child(int child);
 
 inline constexpr std::string_view kEraseLine = "\r\x1b[K";
 
 // Registers a status line on the terminal, which the same signals erase.
-void note_status_line(bool open);
+void set_status_line(bool open);
 
 // Makes reading [data, data + size), a mapped file, safe: if the file no longer
 // has a page, or its disk fails, that page and everything after it read as
 // zeros, and `shortened` becomes true. Returns false, and protects nothing, if
 // too many mappings are registered. `shortened` must live until
-// forget_mapping().
-bool note_mapping(const void* data, size_t size, std::atomic<bool>* shortened);
-void forget_mapping(const void* data);
+// unregister_mapping().
+bool register_mapping(const void* data, size_t size,
+                      std::atomic<bool>* shortened);
+void unregister_mapping(const void* data);
 
 // Makes writes fail with an error instead of SIGPIPE and SIGXFSZ.
 void ignore_write_signals();

@@ -48,7 +48,7 @@ SourcePtr find_shipped(std::string_view folder, std::string_view name,
     auto source = std::make_shared<SourceFile>(
         "rules/" + std::string(file.path),
         std::make_shared<const ShippedBytes>(file.text));
-    diags.keep(source);
+    diags.add_source(source);
     return source;
   }
   return nullptr;

@@ -24,7 +24,7 @@ class Bytes {
   virtual std::string_view view() const = 0;
   // A hint that bytes before `offset` will hardly be read again, so a mapped
   // file may release their pages. Reading them loads them again.
-  virtual void let_go(uint64_t /*offset*/) const {}
+  virtual void release_before(uint64_t /*offset*/) const {}
 };
 
 std::shared_ptr<const Bytes> bytes_of(std::string text);
@@ -42,7 +42,7 @@ class SourceFile {
 
   const std::string& name() const { return name_; }
   std::string_view text() const { return bytes_->view(); }
-  void let_go(uint64_t offset) const { bytes_->let_go(offset); }
+  void release_before(uint64_t offset) const { bytes_->release_before(offset); }
 
   // Returns the position of a byte offset; offsets past the end give the
   // position after the last character. Scans the text for line starts up to the

@@ -241,7 +241,7 @@ bool has_word(std::string_view words, std::string_view word) {
   return false;
 }
 
-bool is_like(std::string_view pattern, std::string_view text) {
+bool matches_glob(std::string_view pattern, std::string_view text) {
   size_t p = 0;
   size_t t = 0;
   size_t star = std::string_view::npos;

@@ -55,7 +55,7 @@ std::optional<std::string> nearest(std::string_view word,
                                    std::span<const std::string> candidates);
 
 // Returns whether `text` matches `pattern`, in which `*` stands for any text.
-bool is_like(std::string_view pattern, std::string_view text);
+bool matches_glob(std::string_view pattern, std::string_view text);
 
 // Returns a regular expression that matches only this text.
 std::string escape_pattern(std::string_view text);

@@ -147,12 +147,12 @@ void read_settings(const Known& known, CommandLine& line, Diagnostics& diags) {
 
 void check_settings(const CommandLine& line, Diagnostics& diags) {
   for (const Setting& setting : line.settings) {
-    if (is_taken_by(*setting.flag, line.command->name)) continue;
+    if (is_accepted_by(*setting.flag, line.command->name)) continue;
     diags
         .error(Code::Usage, {},
                title_of(setting) + " does not apply to `" +
                    std::string(line.command->name) + "`")
-        .help(takers_text(*setting.flag) + " take" +
+        .help(accepting_commands_text(*setting.flag) + " take" +
               (!contains(setting.flag->commands, ' ') ? "s it" : " it"));
   }
 }

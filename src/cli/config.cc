@@ -127,7 +127,7 @@ class Reader {
     SourcePtr source = read_source(path, kWholeFile, host_, diags_);
     if (source == nullptr) return false;
     paths_.push_back(path);
-    diags_.keep(source);
+    diags_.add_source(source);
     Diagnostics problems;
     const auto document = parse_settings(source, problems);
     if (!document) {
@@ -270,7 +270,7 @@ class Reader {
     if (!require(map, NodeKind::Map, what, diags_)) return false;
     std::vector<std::string> known = {"model"};
     for (const Flag& flag : flags()) {
-      if (flag.configurable && is_taken_by(flag, "check")) {
+      if (flag.configurable && is_accepted_by(flag, "check")) {
         known.emplace_back(flag.name);
       }
     }
@@ -595,7 +595,7 @@ std::vector<Setting> remaining_settings(const std::vector<Setting>& config,
     const bool for_before_alone =
         command == "diff" && needs_before(*setting.flag) && !has_before;
     if (!overridden && !for_shard_alone && !for_before_alone &&
-        is_taken_by(*setting.flag, command)) {
+        is_accepted_by(*setting.flag, command)) {
       remaining.push_back(setting);
     }
   }

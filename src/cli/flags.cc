@@ -171,7 +171,7 @@ const Flag* find_flag(std::string_view name) {
   return find_named(flags(), name);
 }
 
-bool is_taken_by(const Flag& flag, std::string_view command) {
+bool is_accepted_by(const Flag& flag, std::string_view command) {
   return has_word(flag.commands, command);
 }
 
@@ -180,20 +180,20 @@ bool makes_plan(const Flag& flag) {
   constexpr std::string_view kGeneral =
       "architecture scheme lora config isolated deny allow exit-zero "
       "max-memory";
-  return flag.group != "Output" && is_taken_by(flag, "resolve") &&
-         is_taken_by(flag, "sweep") && !has_word(kGeneral, flag.name);
+  return flag.group != "Output" && is_accepted_by(flag, "resolve") &&
+         is_accepted_by(flag, "sweep") && !has_word(kGeneral, flag.name);
 }
 
 bool needs_before(const Flag& flag) {
   constexpr std::string_view kJudged =
       "slices min-size on-indivisible unmatched no-strict declare tolerance "
       "max-replicated";
-  if (!is_taken_by(flag, "diff")) return false;
+  if (!is_accepted_by(flag, "diff")) return false;
   return (flag.group == "Memory" && flag.name != "mode") ||
          has_word(kJudged, flag.name);
 }
 
-std::string takers_text(const Flag& flag) {
+std::string accepting_commands_text(const Flag& flag) {
   return quoted_names(split_list(flag.commands, ' '));
 }
 

@@ -52,7 +52,7 @@ struct Flag {
 
 std::span<const Flag> flags();
 const Flag* find_flag(std::string_view name);
-bool is_taken_by(const Flag& flag, std::string_view command);
+bool is_accepted_by(const Flag& flag, std::string_view command);
 // Returns whether the flag makes a plan or controls how a plan is checked.
 // `inspect` accepts such flags only with --shard, `diff` only with --semantics.
 bool makes_plan(const Flag& flag);
@@ -61,7 +61,7 @@ bool makes_plan(const Flag& flag);
 bool needs_before(const Flag& flag);
 // Returns the commands that accept the flag: "`check`, `resolve` and
 // `analyze`".
-std::string takers_text(const Flag& flag);
+std::string accepting_commands_text(const Flag& flag);
 
 // Stores settings into options, in order. Reports all problems.
 void apply_settings(std::span<const Setting> settings, Options& options,

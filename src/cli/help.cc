@@ -137,7 +137,7 @@ std::string topic_text(const FlagTopic& topic, const Command& command,
                        bool colour, ShownChoices& shown) {
   std::vector<Entry> entries;
   for (const Flag& flag : flags()) {
-    if (is_taken_by(flag, command.name) && &topic_of(flag) == &topic) {
+    if (is_accepted_by(flag, command.name) && &topic_of(flag) == &topic) {
       entries.push_back(flag_entry(flag, shown));
     }
   }
@@ -151,7 +151,7 @@ std::vector<std::string> topics_beyond_usual(const Command& command) {
   std::vector<std::string> names;
   for (const FlagTopic& topic : kTopics) {
     const bool has_more = std::ranges::any_of(flags(), [&](const Flag& flag) {
-      return is_taken_by(flag, command.name) && &topic_of(flag) == &topic &&
+      return is_accepted_by(flag, command.name) && &topic_of(flag) == &topic &&
              !has_word(command.usual, flag.name);
     });
     if (has_more) names.emplace_back(topic.name);

@@ -37,7 +37,7 @@ std::optional<int64_t> leading_number(std::string_view text) {
 }
 
 // Returns the rest of the first line that begins with `key`.
-std::string_view line_behind(std::string_view text, std::string_view key) {
+std::string_view rest_of_line(std::string_view text, std::string_view key) {
   while (!text.empty()) {
     const std::string_view line = next_line(text);
     if (line.starts_with(key)) return line.substr(key.size());
@@ -48,7 +48,7 @@ std::string_view line_behind(std::string_view text, std::string_view key) {
 // Reads "MemTotal:       24586364 kB".
 std::optional<int64_t> physical_memory(Host& host) {
   const std::string text = text_of("/proc/meminfo", host);
-  const auto kibibytes = leading_number(line_behind(text, "MemTotal:"));
+  const auto kibibytes = leading_number(rest_of_line(text, "MemTotal:"));
   return kibibytes ? checked_mul(*kibibytes, 1024) : std::nullopt;
 }
 
@@ -61,7 +61,7 @@ std::optional<int64_t> group_limit(Host& host) {
       least = std::min(*limit, least.value_or(*limit));
   };
   const std::string groups = text_of("/proc/self/cgroup", host);
-  std::string group(line_behind(groups, "0::"));
+  std::string group(rest_of_line(groups, "0::"));
   while (!group.empty() && group.back() == '/') group.pop_back();
   for (;;) {
     look("/sys/fs/cgroup" + group + "/memory.max");
@@ -94,7 +94,7 @@ void report_no_memory(std::string_view command, Diagnostics& diags) {
   const std::string work(current_work());
   if (!work.empty()) problem.fact("during: " + work);
   problem.fact("it held " + bytes_text(std::max<int64_t>(0, refusal.held)) +
-               " and requested " + bytes_text(refusal.asked) + " more");
+               " and requested " + bytes_text(refusal.requested) + " more");
   if (limited)
     problem.help(
         "`--max-memory SIZE` sets the limit (default: three quarters of the "

@@ -146,7 +146,7 @@ void set_fragmentation(const Setting& s, Options& o, Diagnostics& d) {
 // Replaces an alias of a profile by the profile's name, and notes it.
 std::string profile_of(const Setting& s, Diagnostics& d) {
   if (is_hardware_path(s.value)) return join_path(s.directory, s.value);
-  const std::string_view meant = hardware_called(s.value);
+  const std::string_view meant = profile_of_accelerator(s.value);
   if (meant.empty() || lower_case(s.value) == meant) return s.value;
   const std::string said =
       in_backticks(s.value) + " means the profile " + in_backticks(meant);

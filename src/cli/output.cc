@@ -362,25 +362,25 @@ namespace {
 // The diagnostics in the order of ranked(). The names of parameters are moved
 // here from the diagnostics and moved back on destruction instead of copied:
 // the finding about a catch-all names a whole model.
-class ArrangedOnLoan {
+class BorrowingView {
  public:
-  explicit ArrangedOnLoan(Diagnostics& diags) {
+  explicit BorrowingView(Diagnostics& diags) {
     for (const size_t i : ranking(diags)) {
       Diagnostic& each = diags.all()[i];
       std::vector<std::string> names = std::exchange(each.parameters, {});
       shown_.add(each);
       if (names.empty()) continue;
-      lenders_.push_back(&each);
+      owners_.push_back(&each);
       shown_.all().back().parameters = std::move(names);
     }
   }
-  ArrangedOnLoan(const ArrangedOnLoan&) = delete;
-  ArrangedOnLoan& operator=(const ArrangedOnLoan&) = delete;
-  ~ArrangedOnLoan() {
-    size_t lender = 0;
+  BorrowingView(const BorrowingView&) = delete;
+  BorrowingView& operator=(const BorrowingView&) = delete;
+  ~BorrowingView() {
+    size_t owner = 0;
     for (Diagnostic& each : shown_.all()) {
       if (each.parameters.empty()) continue;
-      lenders_[lender++]->parameters = std::move(each.parameters);
+      owners_[owner++]->parameters = std::move(each.parameters);
     }
   }
   // REQUIRES: only diagnostics that name no parameter are removed.
@@ -388,7 +388,7 @@ class ArrangedOnLoan {
 
  private:
   Diagnostics shown_;
-  std::vector<Diagnostic*> lenders_;  // the diagnostics that name parameters
+  std::vector<Diagnostic*> owners_;  // the diagnostics that name parameters
 };
 
 Exit finish_whole(Context& context, Report report) {
@@ -396,11 +396,11 @@ Exit finish_whole(Context& context, Report report) {
   SHARDPLAN_CHECK(renderer != nullptr);
   judge_notes(report, context.diags);
   const bool hide = context.options.output.quiet && renderer->for_people;
-  ArrangedOnLoan on_loan(context.diags);
-  place_notes(*renderer, on_loan.shown(), report);
+  BorrowingView view(context.diags);
+  place_notes(*renderer, view.shown(), report);
   const Diagnostics errors =
-      hide ? arranged(on_loan.shown(), Severity::Error) : Diagnostics();
-  const Diagnostics& shown = hide ? errors : on_loan.shown();
+      hide ? arranged(view.shown(), Severity::Error) : Diagnostics();
+  const Diagnostics& shown = hide ? errors : view.shown();
   report.diagnostics = &shown;
   add_file_names(report, context.options, context.host);
   const bool terminal =
@@ -501,7 +501,7 @@ void explain_failure(const Options& options, const Diagnostics& diags,
   const Diagnostics shown = reasons(
       arranged(diags, options.output.quiet ? Severity::Error : Severity::Note));
   const Renderer* renderer = find_renderer(options.output.format);
-  if (renderer != nullptr && renderer->says_failures && !began_answer &&
+  if (renderer != nullptr && renderer->reports_failures && !began_answer &&
       is_format_of_stdout(options.output)) {
     Report report;
     add_file_names(report, options, host);

@@ -87,7 +87,7 @@ void set_jobs(const Setting& setting, Options& options, Diagnostics& diags) {
 }
 
 constexpr int64_t kAny = std::numeric_limits<int64_t>::min();
-constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
 
 }  // namespace
 
@@ -220,7 +220,7 @@ const std::vector<Flag>& planning_flags() {
       {"min-size", Takes::Text, "N", "Inputs",
        "replicate arrays with fewer elements (default 0)", kSearched,
        [](auto& s, auto& o, auto& d) {
-         o.planning.min_size = integer_of(s, kAny, kMost, d).value_or(0);
+         o.planning.min_size = integer_of(s, kAny, kMax, d).value_or(0);
        }},
       {"on-indivisible", Takes::Choice, "POLICY", "Inputs",
        "what to do with a dimension its axes do not divide (default drop; "

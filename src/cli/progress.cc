@@ -47,7 +47,7 @@ Progress::Progress(Host& host, bool enabled)
 }
 
 void Progress::stage(std::string_view text) {
-  note_work(text);
+  set_current_work(text);
   if (!enabled_) return;
   const double elapsed = host_.now() - start_;
   work_.clear();
@@ -56,7 +56,7 @@ void Progress::stage(std::string_view text) {
 }
 
 void Progress::step(std::string_view work, std::string_view text, double done) {
-  note_work(text);
+  set_current_work(text);
   if (!enabled_) return;
   const double now = host_.now();
   const bool begins = work_ != work;

@@ -88,7 +88,7 @@ std::vector<Setting> configured(const CommandLine& line, const Options& options,
                                 std::optional<FencedHost>& fenced,
                                 std::optional<std::string>& path, Host& host,
                                 Diagnostics& diags) {
-  const bool reads = is_taken_by(*find_flag("config"), line.command->name);
+  const bool reads = is_accepted_by(*find_flag("config"), line.command->name);
   if (!reads || options.run.isolated) return {};
   path = options.run.config ? options.run.config : find_config(host);
   if (!path) return {};
@@ -154,7 +154,7 @@ void settle(const CommandLine& line, std::optional<FencedHost>& fenced,
   if (line.command->validate != nullptr) {
     line.command->validate(line.settings, options, diags);
   }
-  if (is_taken_by(*find_flag("format"), options.command)) {
+  if (is_accepted_by(*find_flag("format"), options.command)) {
     settle_format(options.output, diags);
   }
   if (asks_for_plan(options.output) && options.command != "resolve") {
@@ -291,8 +291,8 @@ int run_guarded(const std::vector<std::string>& arguments, Host& host,
 
 int run(const std::vector<std::string>& arguments, Host& host) {
   AllocationLimit limit;
-  forget_refusal();
-  note_work("");
+  clear_refusal();
+  set_current_work("");
   try {
     return run_guarded(arguments, host, limit);
   } catch (const std::bad_alloc&) {

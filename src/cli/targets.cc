@@ -29,42 +29,43 @@ std::optional<int64_t> tokens_that_fit(const MemoryAnswer& answer) {
 
 // Estimates the memory per device of a target that has a session, if the
 // target's settings ask for it.
-void judge_memory(JudgedTarget& judged, Host& host) {
-  const Options& options = judged.options;
+void check_memory(CheckedTarget& checked, Host& host) {
+  const Options& options = checked.options;
   const MemoryQuestion question = {options.planning, options.memory,
                                    options.workload, options.engine};
-  if (!judged.session || !check_question(question, judged.diags) ||
+  if (!checked.session || !check_question(question, checked.diags) ||
       !asks_for_budget(options.memory, options.planning.mode)) {
     return;
   }
-  judged.memory = answer_memory(question, *judged.session, Headroom::Find, host,
-                                judged.diags);
-  if (judged.memory) judged.kv_tokens = tokens_that_fit(*judged.memory);
+  checked.memory = answer_memory(question, *checked.session, Headroom::Find,
+                                 host, checked.diags);
+  if (checked.memory) checked.kv_tokens = tokens_that_fit(*checked.memory);
 }
 
-void judge(JudgedTarget& judged, Host& host) {
+void check(CheckedTarget& checked, Host& host) {
   NoProgress progress;
-  judged.session = open_session(judged.options.planning, judged.options.memory,
-                                host, judged.diags, progress);
-  judge_memory(judged, host);
+  checked.session =
+      open_session(checked.options.planning, checked.options.memory, host,
+                   checked.diags, progress);
+  check_memory(checked, host);
 }
 
 }  // namespace
 
-void judge_read(JudgedTarget& judged, ReadInputs inputs, Host& host,
-                ProgressListener& progress) {
-  judged.session =
-      open_session(judged.options.planning, judged.options.memory,
-                   std::move(inputs), host, judged.diags, progress);
-  judge_memory(judged, host);
+void check_read_inputs(CheckedTarget& checked, ReadInputs inputs, Host& host,
+                       ProgressListener& progress) {
+  checked.session =
+      open_session(checked.options.planning, checked.options.memory,
+                   std::move(inputs), host, checked.diags, progress);
+  check_memory(checked, host);
 }
 
-TargetSide side_of(const JudgedTarget& judged) {
-  const auto& memory = judged.memory;
-  TargetSide side = {*judged.session, memory ? &memory->budget : nullptr,
+TargetSide side_of(const CheckedTarget& checked) {
+  const auto& memory = checked.memory;
+  TargetSide side = {*checked.session, memory ? &memory->budget : nullptr,
                      memory && memory->step ? &memory->step->bracket : nullptr,
-                     judged.kv_tokens, judged.diags};
-  const Mode mode = judged.options.planning.mode;
+                     checked.kv_tokens, checked.diags};
+  const Mode mode = checked.options.planning.mode;
   if (mode != Mode::Train) {
     side.timed = mode == Mode::Prefill ? "prompt" : "token";
   }
@@ -94,7 +95,7 @@ void SharedProgress::step(std::string_view work, std::string_view text,
   progress_.step(work, text, done);
 }
 
-void Pieces::begin(std::string_view name) {
+void WorkProgress::begin(std::string_view name) {
   const std::lock_guard lock(mutex_);
   const double done = static_cast<double>(begun_) / static_cast<double>(count_);
   const std::string text =
@@ -149,30 +150,30 @@ std::vector<Setting> target_settings(const std::vector<Setting>& defaults,
   return settings;
 }
 
-JudgedTarget judge_target(const Target& target,
-                          const std::vector<Setting>& settings, Fixes fixes,
-                          Host& host) {
-  JudgedTarget judged;
-  judged.name = target.name;
-  judged.options.command = "check";
-  judged.options.planning.model = target.model;
-  check_conflicts(settings, judged.diags);
-  apply_settings(settings, judged.options, judged.diags);
+CheckedTarget check_target(const Target& target,
+                           const std::vector<Setting>& settings, Fixes fixes,
+                           Host& host) {
+  CheckedTarget checked;
+  checked.name = target.name;
+  checked.options.command = "check";
+  checked.options.planning.model = target.model;
+  check_conflicts(settings, checked.diags);
+  apply_settings(settings, checked.options, checked.diags);
   // Targets run in parallel, so each uses one thread.
-  judged.options.planning.jobs = 1;
-  judged.options.planning.find_fixes = fixes == Fixes::Find;
-  if (judged.diags.cannot_run()) return judged;
-  apply_severities(judged.options, judged.diags);
-  judge(judged, host);
-  return judged;
+  checked.options.planning.jobs = 1;
+  checked.options.planning.find_fixes = fixes == Fixes::Find;
+  if (checked.diags.cannot_run()) return checked;
+  apply_severities(checked.options, checked.diags);
+  check(checked, host);
+  return checked;
 }
 
-void find_fixes_of(JudgedTarget& judged,
+void find_fixes_of(CheckedTarget& checked,
                    const std::function<bool(const Diagnostic&)>& is_asked,
                    Host& host) {
-  if (!judged.session) return;
-  find_fixes(*judged.session, judged.options.planning, host, is_asked,
-             judged.diags);
+  if (!checked.session) return;
+  find_fixes(*checked.session, checked.options.planning, host, is_asked,
+             checked.diags);
 }
 
 std::vector<Setting> severity_settings(const Options& options) {
@@ -196,7 +197,7 @@ std::optional<std::vector<Target>> chosen_targets(
   bool fine = true;
   for (const std::string& pattern : patterns) {
     if (std::ranges::any_of(names, [&](const std::string& name) {
-          return is_like(pattern, name);
+          return matches_glob(pattern, name);
         })) {
       continue;
     }
@@ -212,7 +213,7 @@ std::optional<std::vector<Target>> chosen_targets(
   if (!fine) return std::nullopt;
   std::erase_if(targets, [&](const Target& target) {
     return std::ranges::none_of(patterns, [&](const std::string& pattern) {
-      return is_like(pattern, target.name);
+      return matches_glob(pattern, target.name);
     });
   });
   return targets;
@@ -226,7 +227,7 @@ void add_findings_of(std::span<const FindingsOf> targets, Diagnostics& diags) {
   std::map<Key, size_t> known;
   std::vector<Diagnostic> found;
   for (const FindingsOf& of : targets) {
-    diags.keep_sources(*of.diags);
+    diags.add_sources(*of.diags);
     for (const Diagnostic& diagnostic : of.diags->all()) {
       std::string place;
       for (const Label& label : diagnostic.labels) {

@@ -43,10 +43,10 @@ class SharedProgress : public ProgressListener {
 
 // Reports, on a ProgressListener, pieces of work that several threads begin:
 // "target 3 of 200: llama".
-class Pieces {
+class WorkProgress {
  public:
   // `what` names one piece: "target".
-  Pieces(ProgressListener& progress, std::string what, size_t count)
+  WorkProgress(ProgressListener& progress, std::string what, size_t count)
       : progress_(progress), what_(std::move(what)), count_(count) {}
 
   void begin(std::string_view name);
@@ -84,7 +84,7 @@ class WatchingHost : public OverlayHost {
       bytes_;  // null: it could not be read
 };
 
-struct JudgedTarget {
+struct CheckedTarget {
   std::string name;
   Options options;
   Diagnostics diags;               // its findings, which own their sources
@@ -104,24 +104,24 @@ std::vector<Setting> target_settings(const std::vector<Setting>& defaults,
 enum class Fixes : uint8_t { Find, Leave };
 // Checks a target. `settings` are all settings that apply to it. Throws only if
 // memory runs out.
-JudgedTarget judge_target(const Target& target,
-                          const std::vector<Setting>& settings, Fixes fixes,
-                          Host& host);
+CheckedTarget check_target(const Target& target,
+                           const std::vector<Setting>& settings, Fixes fixes,
+                           Host& host);
 // Finds fixes later, for the findings for which `is_asked` is true.
 //
-// REQUIRES: the target's diagnostics are unchanged since judge_target().
-void find_fixes_of(JudgedTarget& judged,
+// REQUIRES: the target's diagnostics are unchanged since check_target().
+void find_fixes_of(CheckedTarget& checked,
                    const std::function<bool(const Diagnostic&)>& is_asked,
                    Host& host);
 
-// Checks inputs that were already read, with the options `judged.options`.
-void judge_read(JudgedTarget& judged, ReadInputs inputs, Host& host,
-                ProgressListener& progress);
+// Checks inputs that were already read, with the options `checked.options`.
+void check_read_inputs(CheckedTarget& checked, ReadInputs inputs, Host& host,
+                       ProgressListener& progress);
 
 // Returns the target as one side of a comparison.
 //
 // REQUIRES: there is a session.
-TargetSide side_of(const JudgedTarget& judged);
+TargetSide side_of(const CheckedTarget& checked);
 
 // Returns --deny and --allow as settings, which are applied last.
 std::vector<Setting> severity_settings(const Options& options);

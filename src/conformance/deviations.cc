@@ -178,11 +178,11 @@ bool is_repeated_axis(const Json&, const Answer& answer) {
 // Returns the rules of a pattern text, in the form of match_partition_rules'
 // inputs.
 Json rules_of_pattern(const Json& inputs) {
-  Diagnostics unheard;
+  Diagnostics ignored;
   RuleSet rules;
   const auto text = inputs.at("pattern").get<std::string>();
   read_pattern(std::make_shared<SourceFile>("--pattern", text),
-               PatternReading::Original, rules, unheard);
+               PatternReading::Original, rules, ignored);
   Json list = Json::array();
   for (const Rule& rule : rules.rules) {
     list.push_back({rule.pattern, encode_spec(rule.spec)});

@@ -22,7 +22,7 @@ namespace shardplan {
 enum class FactsFrom : uint8_t { None, Inferred, Manifest, Config };
 
 // A tensor that a layer caches while it generates.
-struct KeptTensor {
+struct CachedTensor {
   enum class Per : uint8_t {
     Token,     // one entry per token so far: keys and values, a latent
     Source,    // one per encoder token: keys and values of cross-attention
@@ -52,19 +52,19 @@ struct KeptTensor {
   // the convolution sees.
   int64_t columns = 1;
 
-  bool operator==(const KeptTensor&) const = default;
+  bool operator==(const CachedTensor&) const = default;
 };
-// The names of KeptTensor::Per in files.
-inline constexpr std::array<std::string_view, 3> kKeptPer = {"token", "source",
-                                                             "sequence"};
+// The names of CachedTensor::Per in files.
+inline constexpr std::array<std::string_view, 3> kCachedPerNames = {
+    "token", "source", "sequence"};
 struct LayerState {
   bool known = true;
-  std::vector<KeptTensor> kept;  // empty: the layer caches nothing
+  std::vector<CachedTensor> cached;  // empty: the layer caches nothing
 
   bool operator==(const LayerState&) const = default;
 };
 // More than any model has. Each cached tensor has an entry for every layer.
-inline constexpr size_t kMaxKept = 16;
+inline constexpr size_t kMaxCachedTensors = 16;
 inline constexpr size_t kMaxStateLayers = 100'000;
 
 // The cached tensors of all layers: the distinct layer states, and the index of

@@ -328,9 +328,9 @@ std::string fold_digits(std::string_view name, DigitFolding folding) {
       i = end;
       continue;
     }
-    const bool behind_dot = end > i && i > 0 && name[i - 1] == '.';
+    const bool after_dot = end > i && i > 0 && name[i - 1] == '.';
     const bool before_dot = end == name.size() || name[end] == '.';
-    if (folding == DigitFolding::WholeParts && behind_dot && before_dot) {
+    if (folding == DigitFolding::WholeParts && after_dot && before_dot) {
       result += '*';
       // The regex of transformers consumes this dot, so the next component is
       // not considered a number.

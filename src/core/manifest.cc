@@ -161,10 +161,10 @@ uint32_t Manifest::add_type(const TensorType& type, uint64_t hash,
   return number;
 }
 
-bool Manifest::keep(std::span<const Kept> tensors) {
+bool Manifest::select(std::span<const Selected> tensors) {
   constexpr uint32_t kNew = UINT32_MAX;
-  Manifest kept;
-  kept.reserve(names_.size(), tensors.size());
+  Manifest selected;
+  selected.reserve(names_.size(), tensors.size());
   std::vector<uint32_t> types(types_.size(), kNew);
   std::vector<uint32_t> classes(name_classes_.size(), kNew);
   std::vector<const SourceFile*> files;
@@ -177,7 +177,7 @@ bool Manifest::keep(std::span<const Kept> tensors) {
   for (const auto& [index, buffer] : tensors) {
     const std::string_view name = any_name(index);
     if (buffer || index >= size()) {
-      if (!kept.add(name, any_type(index), any_where(index), buffer)) {
+      if (!selected.add(name, any_type(index), any_where(index), buffer)) {
         return false;
       }
     } else {
@@ -185,25 +185,25 @@ bool Manifest::keep(std::span<const Kept> tensors) {
       const Size& bytes = type_sizes_[type_of_[index]];
       uint32_t& type = types[type_of_[index]];
       if (type == kNew) {
-        type =
-            kept.add_type(this->type(index), hash_of(this->type(index)), bytes);
+        type = selected.add_type(this->type(index), hash_of(this->type(index)),
+                                 bytes);
       }
       uint32_t& name_class = classes[name_class_[index]];
-      if (name_class == kNew) name_class = kept.name_classes_.add(name);
-      if (!kept.count(bytes, false)) return false;
-      kept.plain_ = kept.plain_ && (plain_ || is_plain(name));
+      if (name_class == kNew) name_class = selected.name_classes_.add(name);
+      if (!selected.count(bytes, false)) return false;
+      selected.plain_ = selected.plain_ && (plain_ || is_plain(name));
       const uint64_t begin = where_begin_[index];
-      kept.append(name, type, name_class,
-                  {files[index], begin, begin + where_length_[index]});
+      selected.append(name, type, name_class,
+                      {files[index], begin, begin + where_length_[index]});
     }
     if (buffer) continue;
     if (const AxisLabels* const labels = axes(index)) {
-      kept.set_axes(kept.size() - 1, *labels);
+      selected.set_axes(selected.size() - 1, *labels);
     }
   }
-  static_cast<ManifestHead&>(kept) =
+  static_cast<ManifestHead&>(selected) =
       std::move(static_cast<ManifestHead&>(*this));
-  *this = std::move(kept);
+  *this = std::move(selected);
   return true;
 }
 
@@ -312,7 +312,7 @@ bool label_parameters(Manifest& manifest) {
   return any;
 }
 
-std::map<std::string, std::string> settle_labels(
+std::map<std::string, std::string> replace_old_labels(
     const std::set<std::string, std::less<>>& known, Manifest& manifest) {
   std::map<std::string, std::string> settled;
   for (const auto& [label, names] : manifest.earlier_labels) {

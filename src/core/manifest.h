@@ -128,7 +128,7 @@ struct ManifestHead {
   // architecture.
   std::shared_ptr<const ParameterKinds> kinds;
   // Names that a logical axis had in older rules of the same program, newest
-  // first (settle_labels).
+  // first (replace_old_labels).
   std::map<std::string, std::vector<std::string>> earlier_labels;
   // How a forward pass reads tensors that another program stores; null if the
   // tensors are those of the checkpoint.
@@ -216,14 +216,14 @@ class Manifest : public ManifestHead {
   std::optional<Duplicate> find_duplicate() const;
 
   // One of the tensors that remain. `buffer` says what it becomes.
-  struct Kept {
+  struct Selected {
     size_t index = 0;  // as in any_name
     bool buffer = false;
   };
   // Reduces the manifest to these tensors, each given once, in this order.
   // Returns false, and changes nothing, if a total exceeds 63 bits because
   // parameters become buffers or buffers become parameters.
-  bool keep(std::span<const Kept> tensors);
+  bool select(std::span<const Selected> tensors);
 
  private:
   struct Size {
@@ -274,7 +274,7 @@ std::optional<size_t> find_unexplained(const Manifest& manifest);
 bool label_parameters(Manifest& manifest);
 // Replaces each label that is not in `known`, the names that the rules have, by
 // the first of its earlier names that is. Returns the replacements.
-std::map<std::string, std::string> settle_labels(
+std::map<std::string, std::string> replace_old_labels(
     const std::set<std::string, std::less<>>& known, Manifest& manifest);
 
 // StoredTensor: the values of a tensor in a mapped checkpoint file.

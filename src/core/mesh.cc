@@ -143,15 +143,15 @@ Mesh::Mesh(std::vector<Axis> axes, std::vector<MeshView> views) {
     int64_t before = 1;
     for (const Axis& axis : of) {
       before *= axis.size;
-      const int64_t apart = parts->devices / before;
+      const int64_t stride = parts->devices / before;
       const auto known = only_new ? find(axis.name) : std::nullopt;
       if (known) {
         SHARDPLAN_CHECK(parts->all_axes[*known] == axis &&
-                        (axis.size == 1 || parts->strides[*known] == apart));
+                        (axis.size == 1 || parts->strides[*known] == stride));
         continue;
       }
       if (only_new) parts->all_axes.push_back(axis);
-      parts->strides.push_back(apart);
+      parts->strides.push_back(stride);
     }
     SHARDPLAN_CHECK(before == parts->devices);
   };
@@ -483,18 +483,18 @@ std::optional<std::vector<int64_t>> sizes_over_slices(
     Diagnostics& diags) {
   const auto product = product_of(dcn, "over slices", diags);
   if (!product) return std::nullopt;
-  const int64_t asked = slices.value_or(product->value);
-  const int64_t rest = product->open != nullptr ? asked / product->value : 1;
-  if (rest * product->value != asked || rest == 0) {
+  const int64_t total = slices.value_or(product->value);
+  const int64_t rest = product->open != nullptr ? total / product->value : 1;
+  if (rest * product->value != total || rest == 0) {
     auto problem = diags.error(
         Code::InvalidMesh,
         product->open != nullptr ? product->open->size_where : Span(),
-        "the sizes over slices do not multiply to " + plural(asked, "slice"));
+        "the sizes over slices do not multiply to " + plural(total, "slice"));
     problem.fact(product->open != nullptr
                      ? "without `" + product->open->name +
                            "` they multiply to " +
                            std::to_string(product->value) + "; " +
-                           mod_text(asked, product->value)
+                           mod_text(total, product->value)
                      : "they multiply to " + std::to_string(product->value));
     problem.help("make the sizes over slices multiply to `--slices`");
     return problem;

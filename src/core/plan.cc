@@ -126,11 +126,12 @@ Shape stored_shape(const Placement& placement) {
   return shape;
 }
 
-int64_t rank_of_expert(const Dealt& dealt, int64_t expert) {
+int64_t rank_of_expert(const ExpertPlacement& dealt, int64_t expert) {
   return static_cast<int64_t>(Int128{expert} * dealt.size / dealt.experts);
 }
 
-int64_t dealt_to(const Dealt& dealt, int64_t count, int64_t rank) {
+int64_t count_on_rank(const ExpertPlacement& dealt, int64_t count,
+                      int64_t rank) {
   if (dealt.rank >= 0) return rank == dealt.rank ? count : 0;
   // Rank r has the experts from ceil(r E / size) up to the first of rank r + 1.
   const auto begin = [&](Int128 of) {
@@ -140,12 +141,12 @@ int64_t dealt_to(const Dealt& dealt, int64_t count, int64_t rank) {
                               (begin(Int128{rank} + 1) - begin(rank)));
 }
 
-int64_t most_dealt(const Dealt& dealt, int64_t count) {
+int64_t max_on_rank(const ExpertPlacement& dealt, int64_t count) {
   if (dealt.rank >= 0) return count;
   return count / dealt.experts * ceil_div(dealt.experts, dealt.size);
 }
 
-bool is_dealt_evenly(const Dealt& dealt) {
+bool is_even(const ExpertPlacement& dealt) {
   return dealt.rank < 0 && dealt.experts % dealt.size == 0;
 }
 
@@ -282,7 +283,7 @@ const AxisNames& axes_of(const Placement& placement, size_t dim) {
 bool is_held(const Placement& placement, const Mesh& mesh, int64_t rank,
              int64_t device) {
   if (!placement.dealt) return true;
-  const Dealt& dealt = *placement.dealt;
+  const ExpertPlacement& dealt = *placement.dealt;
   const int64_t stride = mesh.stride(*mesh.find(dealt.axis));
   return device / stride % dealt.size == (dealt.rank < 0 ? rank : dealt.rank);
 }

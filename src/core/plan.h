@@ -68,7 +68,7 @@ inline bool allows_uneven(OnIndivisible policy) {
 
 // A deviation from the requested spec.
 struct Correction {
-  int dim = 0;  // 0-based, in Placement::asked()
+  int dim = 0;  // 0-based, in Placement::requested_spec()
   Code code = Code::IndivisibleDimension;
   AxisNames dropped;
   std::string reason;
@@ -91,7 +91,7 @@ struct StoredDim {
 // along `axis` hold blocks of consecutive experts: expert e of E is on rank
 // floor(e * size / E). If the size divides E, Megatron, vLLM and transformers
 // do the same. The spec shards the expert further on its rank.
-struct Dealt {
+struct ExpertPlacement {
   AxisName axis;
   int64_t size = 1;     // of the axis
   int64_t experts = 1;  // E, per layer
@@ -99,16 +99,17 @@ struct Dealt {
   // placements; -1: they all share this placement.
   int64_t rank = -1;
 
-  bool operator==(const Dealt&) const = default;
+  bool operator==(const ExpertPlacement&) const = default;
 };
-int64_t rank_of_expert(const Dealt& dealt, int64_t expert);
+int64_t rank_of_expert(const ExpertPlacement& dealt, int64_t expert);
 // Returns how many of `count` parameters with this placement are on the rank.
 // If the experts share the placement, `count` is a multiple of `experts`.
-int64_t dealt_to(const Dealt& dealt, int64_t count, int64_t rank);
+int64_t count_on_rank(const ExpertPlacement& dealt, int64_t count,
+                      int64_t rank);
 // The same for the rank that has the most.
-int64_t most_dealt(const Dealt& dealt, int64_t count);
+int64_t max_on_rank(const ExpertPlacement& dealt, int64_t count);
 // Returns whether every rank has equally many.
-bool is_dealt_evenly(const Dealt& dealt);
+bool is_even(const ExpertPlacement& dealt);
 
 struct Placement {
   TensorType type;
@@ -126,20 +127,22 @@ struct Placement {
   int64_t shards = 1;            // product of the sizes of the axes in `spec`
   // Copies of each shard: devices / (shards x size of the axis of `dealt`).
   int64_t replicas = 1;
-  std::optional<Dealt> dealt = {};
+  std::optional<ExpertPlacement> dealt = {};
   // The mesh view that the axes of `spec` and `dealt` belong to; empty: the
   // mesh itself.
   std::string view = {};
 
   // `requested` in mesh axes, one entry per dimension. Set if `requested` names
   // semantic or logical axes or counts dimensions from the last.
-  std::optional<PartitionSpec> meant = {};
-  // Per dimension of `meant`, the logical axis rule (1-based) that placed it;
-  // 0: no rule. Empty if no dimension has a logical axis.
+  std::optional<PartitionSpec> resolved = {};
+  // Per dimension of `resolved`, the logical axis rule (1-based) that placed
+  // it; 0: no rule. Empty if no dimension has a logical axis.
   std::vector<int> logical_rules = {};
 
   // The requested spec, in mesh axes. REQUIRES: `requested` has a value.
-  const PartitionSpec& asked() const { return meant ? *meant : *requested; }
+  const PartitionSpec& requested_spec() const {
+    return resolved ? *resolved : *requested;
+  }
 };
 
 // A rule as stored in a plan, without its file, and what it matched.
@@ -153,10 +156,10 @@ struct PlanRule {
   std::string view = {};  // the only view that the rule applies to; empty: any
   AxisName deal = {};     // axis of whole experts (Rule::deal); or empty
   ModuleHook hook = {};   // set if hooks run the plan
-  int64_t found = 0;      // names that the pattern matches
-  int64_t won = 0;        // names whose placement it determined
-  // The rules that won all of its names (1-based, ascending). Empty unless it
-  // matched names and won none.
+  int64_t matched = 0;    // names that the pattern matches
+  int64_t decided = 0;    // names whose placement it determined
+  // The rules that decided all of its names (1-based, ascending). Empty unless
+  // it matched names and decided none.
   std::vector<int> shadowed_by;
 
   bool operator==(const PlanRule&) const = default;

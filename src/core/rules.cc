@@ -70,7 +70,7 @@ void merge_logical_rules(std::vector<LogicalRule> later, LogicalMerge how,
   std::move(later.begin(), later.end(), std::back_inserter(all));
 }
 
-void settle_views(RuleSet& rules, const Mesh& mesh) {
+void mark_inactive_views(RuleSet& rules, const Mesh& mesh) {
   for (Rule& rule : rules.rules) rule.inactive = !mesh.has_view(rule.view);
   for (LogicalRule& rule : rules.logical_rules) {
     rule.inactive = !mesh.has_view(rule.view);

@@ -78,12 +78,13 @@ struct ModuleHook {
     OwnExperts,          // devices compute their own experts, then reduce
     Unknown,             // the effect of the hooks is not known
   };
-  HookLayout takes = HookLayout::AsIs;  // input layout that the hooks assume
-  HookLayout reads = HookLayout::AsIs;  // input layout that the module reads
-  HookLayout gives = HookLayout::AsIs;  // output layout
+  // The input layout that the hooks assume, and the one that the module reads.
+  HookLayout input_layout = HookLayout::AsIs;
+  HookLayout desired_input_layout = HookLayout::AsIs;
+  HookLayout output_layout = HookLayout::AsIs;
   Task task = Task::Unknown;
   // The output is a DTensor, whose operations insert collectives.
-  bool gives_dtensor = false;
+  bool output_is_dtensor = false;
 
   bool is_known() const { return task != Task::Unknown; }
   bool operator==(const ModuleHook&) const = default;
@@ -106,7 +107,7 @@ struct Rule {
   bool from_last = false;
   // With from_last, a parameter with fewer dimensions than the spec uses the
   // first entries ("colwise" shards a one-dimensional parameter), not the last.
-  bool short_has_first = false;
+  bool short_uses_first = false;
   // If a sharded dimension has parts side by side, such as gate and up, each
   // device stores its share of each part (Hugging Face's "packed_colwise").
   bool shards_parts = false;
@@ -118,10 +119,11 @@ struct Rule {
   // does not apply. Empty: it applies to every mesh.
   std::string view = {};
   // The axis along which experts that are separate parameters are placed whole;
-  // the spec shards each expert on its rank (core/plan.h, Dealt). Empty: none.
+  // the spec shards each expert on its rank (core/plan.h, ExpertPlacement).
+  // Empty: none.
   AxisName deal = {};
   // The mesh does not have the rule's view, as far as is known. A rule that is
-  // read stays inactive until settle_views finds its view.
+  // read stays inactive until mark_inactive_views finds its view.
   bool inactive = false;
   // The rule is not in the file: it is the dialect's default for everything
   // else.
@@ -271,7 +273,7 @@ struct RuleForm {
 
 // Marks rules inactive if the mesh lacks their view, and declares the view_axes
 // of the views that it has.
-void settle_views(RuleSet& rules, const Mesh& mesh);
+void mark_inactive_views(RuleSet& rules, const Mesh& mesh);
 // Removes the shipped rules that belong to views. Called if no view is
 // requested, so that the other rules keep their usual numbers.
 void drop_shipped_views(RuleSet& rules);

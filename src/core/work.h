@@ -28,7 +28,7 @@ class Work {
   }
   bool is_spent() const { return spent_ > most_; }
   // Ends all further computation because something nests too deep (Nested).
-  void end_too_deep() {
+  void stop_too_deep() {
     spent_ = most_ + 1;
     too_deep_ = true;
   }

@@ -111,8 +111,9 @@ class InferencePricer {
   bool is_chained(InstructionId i) const {
     if (!view_.computes(i)) return false;
     const OpDef& op = view_.op(i);
-    return op.repeat == Repeat::View || op.is_constraint ||
-           (is_cheap(op.repeat) && attention_of_[view_.at(i).node] == nullptr);
+    return op.recompute_cost == RecomputeCost::View || op.is_constraint ||
+           (is_cheap(op.recompute_cost) &&
+            attention_of_[view_.at(i).node] == nullptr);
   }
 
   void price(InstructionId i) {
@@ -129,20 +130,20 @@ class InferencePricer {
       parts_[made.result] = std::max(parts_[made.result], parts_[operand]);
     }
     const Region* const attention = attention_of_[made.node];
-    if (op.repeat != Repeat::View && !op.is_constraint) {
+    if (op.recompute_cost != RecomputeCost::View && !op.is_constraint) {
       at(segment(i)).calls += 1;
     }
     if (attention != nullptr) {
       if (attention->nodes.back() == made.node) attend(i, *attention);
       return;
     }
-    if (op.repeat == Repeat::View || op.is_constraint) {
+    if (op.recompute_cost == RecomputeCost::View || op.is_constraint) {
       chain_of_[made.result] = chain_of_[made.operands[0]];
       return;
     }
     if (op.is_product) return add_product(i);
     if (op.is_lookup) return look_up(i);
-    if (is_cheap(op.repeat)) return chain(i);
+    if (is_cheap(op.recompute_cost)) return chain(i);
     if (op.exchange != TokenExchange::None) {
       // Tokens are sorted by expert, or their answers added up.
       pass_over(2 * bytes(wider(i)), segment(i));
@@ -155,7 +156,8 @@ class InferencePricer {
     for (const RegisterId operand : made.operands) {
       if (!view_.reg(operand).weight) moved += bytes(operand);
     }
-    if (op.repeat == Repeat::Dear && !op.is_decision) recur(i);
+    if (op.recompute_cost == RecomputeCost::Expensive && !op.is_decision)
+      recur(i);
     pass_over(moved, segment(i));
   }
   RegisterId wider(InstructionId i) const {

@@ -67,7 +67,7 @@ class InferenceTimer {
       }
     }
     StageTimes times;
-    for (size_t k = 0; k < kKeepings; ++k) {
+    for (size_t k = 0; k < kSavingModes; ++k) {
       StageTime stage = all;
       sum_up(k, least_bytes, calls, stage);
       times.of.at(k).push_back(std::move(stage));
@@ -157,7 +157,7 @@ std::optional<StageTimes> inference_times(
 
 StageTimes summed(const std::vector<RepeatedPass>& passes) {
   StageTimes sum;
-  for (size_t k = 0; k < kKeepings; ++k) {
+  for (size_t k = 0; k < kSavingModes; ++k) {
     StageTime stage;
     for (const RepeatedPass& each : passes) {
       const double count = each.count.at(k);

@@ -36,7 +36,7 @@ struct InferenceTimeInput : TimedRun {
   // Sums of few bytes run as one kernel that reads what all ranks have, as in
   // engines, instead of a library's rings and trees.
   bool sums_in_kernels = false;
-  std::array<double, kKeepings> overhead{};  // seconds per pass
+  std::array<double, kSavingModes> overhead{};  // seconds per pass
   // One stage hands `handed_bytes` to the next along this axis.
   AxisNames stage_axis = {};
   double stages = 1;
@@ -50,10 +50,10 @@ std::optional<StageTimes> inference_times(
     const std::vector<InferenceSegment>& segments, LinkPlaces& places,
     std::string& why);
 
-// A pass, and how often it runs in each of the three answers.
+// A pass, and how often it runs in each of the three figures.
 struct RepeatedPass {
   const StageTimes& times;
-  std::array<double, kKeepings> count{};
+  std::array<double, kSavingModes> count{};
 };
 StageTimes summed(const std::vector<RepeatedPass>& passes);
 

@@ -107,7 +107,7 @@ constexpr double kCacheSpeed = 4;
 constexpr double kBeyondUpper = 1.15;
 
 // A basis with a smaller share of a sum is not reported.
-constexpr double kTellingShare = 0.1;
+constexpr double kReportedShare = 0.1;
 
 constexpr std::array<std::string_view, 4> kBasisNames = {
     "measured", "interpolated", "extrapolated", "assumed"};
@@ -352,7 +352,7 @@ void add(PricedTime& sum, const PricedTime& part, double times) {
                                ? part.seconds.estimate
                                : 0;
     sum.by_basis.at(b) += seconds * times;
-    if (sum.by_basis.at(b) > kTellingShare * sum.seconds.estimate) {
+    if (sum.by_basis.at(b) > kReportedShare * sum.seconds.estimate) {
       sum.basis = static_cast<Basis>(b);
     }
   }

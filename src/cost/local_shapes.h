@@ -3,7 +3,7 @@
 // factors of an instruction and the axes that shard them.
 #pragma once
 
-#include "activations/kept.h"
+#include "activations/saved_values.h"
 #include "cost/kernels.h"
 #include "graph/regions.h"
 #include "spmd/program.h"

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "base/text.h"
-#include "cost/computed_again.h"
 #include "cost/local_shapes.h"
+#include "cost/recomputed_instructions.h"
 #include "graph/op.h"
 #include "graph/regions.h"
 
@@ -43,17 +43,17 @@ double steps_of(InnerSteps steps, bool gelu_is_several) {
 
 class PassPricer {
  public:
-  PassPricer(const PassPricing& of, Keeping way)
+  PassPricer(const PassPricing& of, SavingMode mode)
       : of_(of),
         view_(of.view),
-        way_(way),
-        kept_(kept_values(of.view, of.options, of.remat, way)),
+        mode_(mode),
+        saved_(saved_values(of.view, of.options, of.remat, mode)),
         region_of_(of.view.graph().nodes.size()),
         result_of_(of.view.graph().nodes.size()),
         in_norm_(of.view.graph().nodes.size()),
         spread_(of.view.registers.size()),
         readers_(of.view.registers.size()),
-        needed_(computed_again(of.view, kept_, of.remat)),
+        needed_(recomputed_instructions(of.view, saved_, of.remat)),
         times_(of.view.layer_of_segment.size()) {
     find_regions_of_nodes();
     find_readers();
@@ -73,7 +73,7 @@ class PassPricer {
       time.flops += model_flops(view_, i, of_.options.expert_factor);
     }
     for (const InstructionId i : view_.instructions()) {
-      if (needed_[i]) price_forward(i, at(i).again);
+      if (needed_[i]) price_forward(i, at(i).recompute);
     }
     price_backward();
     if (unknown_) {
@@ -90,20 +90,21 @@ class PassPricer {
     return times_[static_cast<size_t>(std::max(view_.segment(i), 0))];
   }
   double bytes(RegisterId reg) const {
-    return static_cast<double>(view_.reg(reg).bytes[static_cast<size_t>(way_)]);
+    return static_cast<double>(
+        view_.reg(reg).bytes[static_cast<size_t>(mode_)]);
   }
   double numbers(RegisterId reg) const {
     return static_cast<double>(local_elements(view_, reg)) *
            view_.reg(reg).filled;
   }
-  bool is_eager() const { return way_ == Keeping::Eager; }
+  bool is_eager() const { return mode_ == SavingMode::Eager; }
 
   void find_regions_of_nodes() {
     std::set<NodeId> inner;
     for (const InstructionId i : view_.instructions()) {
       if (!view_.computes(i)) continue;
       result_of_[view_.at(i).node] = view_.at(i).result;
-      if (kept_.inner[i]) inner.insert(view_.at(i).node);
+      if (saved_.inner[i]) inner.insert(view_.at(i).node);
     }
     // A region that contains others comes after them.
     for (const Region& region : view_.graph().regions) {
@@ -136,7 +137,7 @@ class PassPricer {
   // Returns whether an instruction works element by element, outside a kernel.
   bool is_pointwise(InstructionId i) const {
     return view_.computes(i) && region_of_[view_.at(i).node] == nullptr &&
-           is_cheap(view_.op(i).repeat);
+           is_cheap(view_.op(i).recompute_cost);
   }
   // Returns whether a register is read from memory, not made by the same
   // kernel.
@@ -146,7 +147,7 @@ class PassPricer {
   bool goes_to_memory(RegisterId reg) const {
     if (!of_.fuses) return true;
     const RegisterId root = view_.reg(reg).root;
-    if (view_.reg(root).output || kept_.kept[root]) return true;
+    if (view_.reg(root).output || saved_.saved[root]) return true;
     return std::ranges::any_of(readers_[reg], [&](InstructionId reader) {
       return !is_pointwise(reader);
     });
@@ -165,10 +166,10 @@ class PassPricer {
     if (const Region* region = kernel_of(i)) {
       return price_kernel(i, *region, time);
     }
-    if (kept_.inner[i]) return;
+    if (saved_.inner[i]) return;
     const OpDef& op = view_.op(i);
-    if (op.repeat == Repeat::View || op.is_constraint) return;
-    if (kept_.reads[i].drops_out) drop_out(i, time);
+    if (op.recompute_cost == RecomputeCost::View || op.is_constraint) return;
+    if (saved_.reads[i].drops_out) drop_out(i, time);
     cast_operands(i, time);
     if (op.is_product) {
       multiply(i, local_product(view_, i).shape, time);
@@ -238,8 +239,9 @@ class PassPricer {
   }
 
   static bool is_recurrent(const OpDef& op) {
-    return op.repeat == Repeat::Dear && !op.is_product && !op.is_lookup &&
-           op.exchange == TokenExchange::None && !op.is_decision;
+    return op.recompute_cost == RecomputeCost::Expensive && !op.is_product &&
+           !op.is_lookup && op.exchange == TokenExchange::None &&
+           !op.is_decision;
   }
 
   // Operation by operation, a change of dtype is a kernel of its own.
@@ -266,7 +268,8 @@ class PassPricer {
   // Prices weights that are made of weights, such as casts. Fused kernels make
   // them in place.
   void cast_weight(InstructionId i, PassTime& time) const {
-    if (!is_eager() || view_.op(i).repeat == Repeat::View) return;
+    if (!is_eager() || view_.op(i).recompute_cost == RecomputeCost::View)
+      return;
     pass_over(2 * bytes(view_.at(i).result), 1, time);
   }
 
@@ -282,10 +285,10 @@ class PassPricer {
       pass_over(numbers(result) * 16, 2, time);
     }
     double moved = goes_to_memory(result) ? bytes(result) : 0;
-    for (const RegisterId input : kept_.differentiates[i]) {
+    for (const RegisterId input : saved_.differentiates[i]) {
       if (!view_.reg(input).weight) moved += bytes(input);
     }
-    if (kept_.differentiates[i].empty()) moved *= 2;
+    if (saved_.differentiates[i].empty()) moved *= 2;
     pass_over(moved * kRowsSlowdown, 1, time);
   }
   // Adds kernels that together read and write this many bytes.
@@ -296,7 +299,7 @@ class PassPricer {
     if (!priced) return;
     PricedTime one = *priced;
     // With more fusion, this need not be moved.
-    if (way_ == Keeping::Least) one.seconds.lower = 0;
+    if (mode_ == SavingMode::Least) one.seconds.lower = 0;
     add(time.memory, one, kernels);
     time.kernels += kernels;
   }
@@ -393,10 +396,10 @@ class PassPricer {
   // Adds up the gradients of several readers.
   void add_up(InstructionId i, PassTime& time) const {
     const RegisterId reg = view_.at(i).result;
-    if (kept_.inner[i] || of_.fuses) return;
+    if (saved_.inner[i] || of_.fuses) return;
     const auto count =
         std::ranges::count_if(readers_[reg], [&](InstructionId reader) {
-          return !kept_.inner[reader] && flows(view_.at(reader).result);
+          return !saved_.inner[reader] && flows(view_.at(reader).result);
         });
     if (count > 1) {
       const auto sums = static_cast<double>(count - 1);
@@ -444,8 +447,9 @@ class PassPricer {
     const Instruction& made = view_.at(i);
     const OpDef& op = view_.op(i);
     if (region_of_[made.node] != nullptr) spread(i, weights_of(i));
-    if (kept_.inner[i]) return;
-    const bool moves = op.repeat == Repeat::View || op.is_constraint;
+    if (saved_.inner[i]) return;
+    const bool moves =
+        op.recompute_cost == RecomputeCost::View || op.is_constraint;
     if (moves || view_.reg(made.result).weight) {
       for (const RegisterId operand : made.operands) {
         if (flows(operand)) join(spread_[operand], spread_[made.result]);
@@ -453,8 +457,8 @@ class PassPricer {
       return;
     }
     settle(i, time);
-    spread(i, kept_.differentiates[i]);
-    if (kept_.reads[i].drops_out) drop_out(i, time);
+    spread(i, saved_.differentiates[i]);
+    if (saved_.reads[i].drops_out) drop_out(i, time);
     if (const Region* region = kernel_of(i)) {
       if (region->kind == Region::Kind::Attention) {
         attend(*region, true, time);
@@ -493,7 +497,7 @@ class PassPricer {
   // Returns whether a product adds adapters to its kernel first, so that its
   // backward makes the whole gradient of that sum.
   bool merges(InstructionId i) const {
-    return view_.merges(i) && way_ != Keeping::Least;
+    return view_.merges(i) && mode_ != SavingMode::Least;
   }
   // Adds what PEFT does and others need not do, which bounds no step.
   template <typename Price>
@@ -520,7 +524,7 @@ class PassPricer {
         pass_over(2 * bytes(operands[1]), 1, own);
       });
     }
-    for (const RegisterId operand : kept_.differentiates[i]) {
+    for (const RegisterId operand : saved_.differentiates[i]) {
       const bool is_first = operand == operands[0];
       multiply(i,
                is_first ? ProductShape{shape.groups, shape.m, shape.k, shape.n}
@@ -542,21 +546,21 @@ class PassPricer {
     const bool is_kernel = kernel_of(i) != nullptr;
     // The gradient of a sum is that of its result.
     if (!is_kernel && op.second_sign != 0) {
-      for (const RegisterId operand : kept_.differentiates[i]) {
+      for (const RegisterId operand : saved_.differentiates[i]) {
         if (view_.reg(operand).weight) {
           pass_over(bytes(made.result), 1, time);
         }
       }
       return;
     }
-    auto reads = static_cast<double>(kept_.reads[i].extra.bytes);
-    for (const RegisterId reg : kept_.reads[i].registers) reads += bytes(reg);
+    auto reads = static_cast<double>(saved_.reads[i].extra.bytes);
+    for (const RegisterId reg : saved_.reads[i].registers) reads += bytes(reg);
     if (op.is_lookup) reads = bytes(made.result);
     const double arriving =
         comes_from_memory_backward(made.result) ? bytes(made.result) : 0;
     double moved = 0;
     double kernels = 0;
-    for (const RegisterId operand : kept_.differentiates[i]) {
+    for (const RegisterId operand : saved_.differentiates[i]) {
       const bool weight = view_.reg(operand).weight;
       double given = comes_from_memory(operand) || weight ? bytes(operand) : 0;
       // Operation by operation, the gradient of a broadcast operand is made at
@@ -643,10 +647,10 @@ class PassPricer {
   }
   bool is_multiplied(RegisterId weight) const {
     return std::ranges::any_of(readers_[weight], [&](InstructionId reader) {
-      if (view_.op(reader).repeat == Repeat::View) {
+      if (view_.op(reader).recompute_cost == RecomputeCost::View) {
         return is_multiplied(view_.at(reader).result);
       }
-      const auto& given = kept_.differentiates[reader];
+      const auto& given = saved_.differentiates[reader];
       return view_.op(reader).is_product &&
              std::ranges::any_of(given, [&](RegisterId operand) {
                return !view_.reg(operand).weight;
@@ -663,8 +667,8 @@ class PassPricer {
 
   const PassPricing& of_;
   const ProgramView& view_;
-  Keeping way_;
-  KeptValues kept_;
+  SavingMode mode_;
+  SavedValues saved_;
   PerNode<const Region*> region_of_;  // a region that is one kernel
   PerNode<RegisterId> result_of_;
   PerNode<bool> in_norm_;
@@ -678,9 +682,9 @@ class PassPricer {
 
 }  // namespace
 
-std::vector<SegmentTime> price_pass(const PassPricing& pricing, Keeping way,
+std::vector<SegmentTime> price_pass(const PassPricing& pricing, SavingMode mode,
                                     std::string& why) {
-  return PassPricer(pricing, way).run(why);
+  return PassPricer(pricing, mode).run(why);
 }
 
 }  // namespace shardplan

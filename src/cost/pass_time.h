@@ -4,8 +4,8 @@
 //
 // A program's instructions are priced one by one: products by shape, attention
 // as a kernel if it is one, everything else by the bytes that it reads and
-// writes. The Keeping (activations/kept.h) decides what runs as one kernel:
-// operation by operation, with kernels for norms and attention, or with
+// writes. The SavingMode (activations/saved_values.h) decides what runs as one
+// kernel: operation by operation, with kernels for norms and attention, or with
 // element-by-element operations fused.
 //
 // Backward follows from the graph: a product has a product for each operand
@@ -19,9 +19,9 @@
 #include <string>
 #include <vector>
 
-#include "activations/kept.h"
 #include "activations/options.h"
 #include "activations/remat.h"
+#include "activations/saved_values.h"
 #include "comm/collective.h"
 #include "core/hardware.h"
 #include "cost/kernels.h"
@@ -60,7 +60,7 @@ struct PassTime {
 
 struct SegmentTime {
   PassTime forward;
-  PassTime again;  // recomputed before backward
+  PassTime recompute;  // recomputed before backward
   PassTime backward;
   // Model FLOPs of the forward pass over all devices: products, with causal
   // attention halved and each token at as many experts as it chooses.
@@ -90,7 +90,7 @@ struct PassPricing {
 // Returns one entry per segment of the view (activations/segments.h). Empty,
 // with the reason in `why`, if the profile states no rate in a precision of the
 // products, or no rate of memory.
-std::vector<SegmentTime> price_pass(const PassPricing& pricing, Keeping way,
+std::vector<SegmentTime> price_pass(const PassPricing& pricing, SavingMode mode,
                                     std::string& why);
 
 }  // namespace shardplan

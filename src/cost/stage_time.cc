@@ -58,7 +58,7 @@ class StageTimer {
   std::optional<StageTimes> run() {
     if (!price_segments()) return std::nullopt;
     uses_ = uses_of_stages(input_.memory, {}, options_);
-    for (size_t k = 0; k < kKeepings; ++k) {
+    for (size_t k = 0; k < kSavingModes; ++k) {
       if (is_left_out(k)) continue;
       for (size_t s = 0; s < uses_.size(); ++s) {
         times_.of[k].emplace_back();
@@ -69,8 +69,8 @@ class StageTimer {
   }
 
  private:
-  bool is_left_out(size_t answer) const {
-    return input_.shared && answer != kEstimate;
+  bool is_left_out(size_t figure) const {
+    return input_.shared && figure != kEstimate;
   }
 
   // Returns whether a compiler fuses element-by-element operations: XLA,
@@ -81,20 +81,22 @@ class StageTimer {
   }
 
   bool price_segments() {
-    const auto ways = ways_of(options_.kernels);
-    for (size_t k = 0; k < kKeepings; ++k) {
+    const auto modes = modes_of(options_.kernels);
+    for (size_t k = 0; k < kSavingModes; ++k) {
       if (is_left_out(k)) continue;
-      if (!price_segments(k, ways[k], priced_[k])) return false;
+      if (!price_segments(k, modes[k], priced_[k])) return false;
     }
     // Fusing kernels of layers does not save calls of operations, except those
     // of attention's softmax, which is called as one.
     if (options_.kernels == Kernels::Eager || fuses() || input_.shared) {
       return true;
     }
-    return price_segments(kEstimate, Keeping::Eager, called_);
+    return price_segments(kEstimate, SavingMode::Eager, called_);
   }
-  bool price_segments(size_t k, Keeping way, std::vector<SegmentTime>& into) {
-    SegmentOptions own = options_.segments.for_answer(static_cast<Keeping>(k));
+  bool price_segments(size_t k, SavingMode mode,
+                      std::vector<SegmentTime>& into) {
+    SegmentOptions own =
+        options_.segments.for_figure(static_cast<SavingMode>(k));
     if (&into == &called_) own.attention = AttentionKind::Flash;
     const ProgramView view = view_of(input_.program, own);
     // Training loops with unknown kernels leave the loss to PyTorch's
@@ -109,7 +111,7 @@ class StageTimer {
                        fuses(), own.loss.at(loss), attention(),
                        options_.framework->is_known() ? 1 : kUnknownAttention,
                        input_.shared.value_or(SharedWork())},
-                      way, why_);
+                      mode, why_);
     return !into.empty();
   }
 
@@ -137,7 +139,7 @@ class StageTimer {
     StageTime& stage = times_.of[k][s];
     std::array<double, 2> called{};
     std::vector<SentPart> gradients;
-    for (const AlikeUses& use : alike_uses(s)) {
+    for (const EqualUses& use : equal_uses(s)) {
       const SegmentTime& own = priced_[k][use.segment];
       const Segment& segment = input_.memory.layers.plain[use.segment];
       const std::string where =
@@ -150,15 +152,15 @@ class StageTimer {
         return send(pass, direction, where, use.count, stage);
       };
       if (!run(own.forward, Direction::Forward) ||
-          (use.repeated && !run(own.again, Direction::Backward)) ||
+          (use.recomputed && !run(own.recompute, Direction::Backward)) ||
           !run(own.backward, Direction::Backward)) {
         return false;
       }
       const SegmentTime& calls = called_.empty() ? own : called_[use.segment];
       called[0] += calls.forward.kernels * use.count;
-      called[1] +=
-          (calls.backward.kernels + (use.repeated ? calls.again.kernels : 0)) *
-          use.count;
+      called[1] += (calls.backward.kernels +
+                    (use.recomputed ? calls.recompute.kernels : 0)) *
+                   use.count;
       for (SentPart part : own.gradients) {
         part.count *= use.count;
         gradients.push_back(std::move(part));
@@ -187,24 +189,24 @@ class StageTimer {
   }
 
   // Layers that one segment stands for, either all recomputed or none.
-  struct AlikeUses {
+  struct EqualUses {
     size_t segment = 0;
-    bool repeated = false;
+    bool recomputed = false;
     double count = 0;
   };
-  std::vector<AlikeUses> alike_uses(size_t s) const {
-    std::vector<AlikeUses> alike;
+  std::vector<EqualUses> equal_uses(size_t s) const {
+    std::vector<EqualUses> equal;
     for (const SegmentUse& use : uses_[s]) {
-      const auto same = std::ranges::find_if(alike, [&](const AlikeUses& each) {
-        return each.segment == use.segment && each.repeated == use.repeated;
+      const auto same = std::ranges::find_if(equal, [&](const EqualUses& each) {
+        return each.segment == use.segment && each.recomputed == use.recomputed;
       });
-      if (same == alike.end()) {
-        alike.push_back({use.segment, use.repeated, 1});
+      if (same == equal.end()) {
+        equal.push_back({use.segment, use.recomputed, 1});
       } else {
         same->count += 1;
       }
     }
-    return alike;
+    return equal;
   }
 
   bool send(const PassTime& pass, Direction direction, const std::string& where,
@@ -290,8 +292,8 @@ class StageTimer {
     const Offload& offload = input_.memory.options.state.offload;
     double bytes = 0;
     for (const SegmentUse& use : uses_[s]) {
-      const auto& segments = use.repeated ? input_.memory.layers.repeated
-                                          : input_.memory.layers.plain;
+      const auto& segments = use.recomputed ? input_.memory.layers.recomputed
+                                            : input_.memory.layers.plain;
       if (use.segment >= segments.size() || !use.saves) continue;
       bytes +=
           static_cast<double>(segments[use.segment].memory.at(k).offloaded);
@@ -563,7 +565,7 @@ class StageTimer {
   const StepOptions& options_;
   LinkPlaces& places_;
   std::string& why_;
-  std::array<std::vector<SegmentTime>, kKeepings> priced_;  // by segment
+  std::array<std::vector<SegmentTime>, kSavingModes> priced_;  // by segment
   // Operation by operation, if only kernels are fused; otherwise empty.
   std::vector<SegmentTime> called_;
   std::vector<AxisNames> copied_over_;  // per segment; empty: nothing needs it
@@ -573,9 +575,9 @@ class StageTimer {
 
 }  // namespace
 
-double pick(const Seconds& seconds, size_t answer) {
-  return answer == 0           ? seconds.lower
-         : answer == kEstimate ? seconds.estimate
+double pick(const Seconds& seconds, size_t figure) {
+  return figure == 0           ? seconds.lower
+         : figure == kEstimate ? seconds.estimate
                                : seconds.upper;
 }
 
@@ -589,19 +591,19 @@ double chunks_of(const StepOptions& options) {
              : 1;
 }
 
-double computed(const DirectionTime& time, size_t answer) {
-  return pick(time.products.seconds, answer) +
-         pick(time.attention.seconds, answer) +
-         pick(time.memory.seconds, answer);
+double computed(const DirectionTime& time, size_t figure) {
+  return pick(time.products.seconds, figure) +
+         pick(time.attention.seconds, figure) +
+         pick(time.memory.seconds, figure);
 }
 
-double unhidden_sum(const StageTime& stage, size_t answer, Hide hide) {
-  const bool hides = answer == 0 || (answer == kEstimate && stage.sums_ahead &&
+double unhidden_sum(const StageTime& stage, size_t figure, Hide hide) {
+  const bool hides = figure == 0 || (figure == kEstimate && stage.sums_ahead &&
                                      hide != Hide::Nothing);
   if (!hides) return stage.summing;
   const double hidden =
-      std::min(stage.summing, computed(stage.passes[1], answer));
-  return stage.summing - hidden * (answer == 0 ? 1 : 1 - kShared);
+      std::min(stage.summing, computed(stage.passes[1], figure));
+  return stage.summing - hidden * (figure == 0 ? 1 : 1 - kShared);
 }
 
 std::string text_of(const AxisNames& axes) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // StageTime: the time and the collectives of one stage of a pipeline (or of the
 // whole model, if there is none) in a training step, in each of the three
-// answers (cost/step_time.h): forward and backward of a micro-batch, sums of
+// figures (cost/step_time.h): forward and backward of a micro-batch, sums of
 // gradients, and the optimizer. Seconds and bytes are those of one device.
 #pragma once
 
@@ -57,12 +57,12 @@ struct StepTimeInput : TimedRun {
   const StepInput& memory;
 };
 
-// The index of the estimate among the three answers.
+// The index of the estimate among the three figures.
 inline constexpr size_t kEstimate = 1;
-double pick(const Seconds& seconds, size_t answer);
+double pick(const Seconds& seconds, size_t figure);
 
 // The time of one direction of a stage and micro-batch, in one of the three
-// answers, without the collectives themselves.
+// figures, without the collectives themselves.
 struct DirectionTime {
   PricedTime products;
   PricedTime attention;
@@ -88,7 +88,7 @@ struct Sending {
   bool ahead = false;
 };
 
-// A stage in one of the three answers.
+// A stage in one of the three figures.
 struct StageTime {
   std::array<DirectionTime, 2> passes;
   std::vector<Sending> sends;
@@ -114,10 +114,10 @@ bool is_compiled(const StepOptions& options);
 // Returns how many chunks of layers a stage has.
 double chunks_of(const StepOptions& options);
 // Returns the seconds of a direction's computing, without launches and copies.
-double computed(const DirectionTime& time, size_t answer);
+double computed(const DirectionTime& time, size_t figure);
 // Returns the part of the sums of gradients that does not hide behind the last
 // backward. The lower end hides all that computing covers.
-double unhidden_sum(const StageTime& stage, size_t answer, Hide hide);
+double unhidden_sum(const StageTime& stage, size_t figure, Hide hide);
 std::string text_of(const AxisNames& axes);  // "dp, tp"
 
 // LinkPlaces: finds the links that axes of a program's mesh cross, each once.
@@ -144,7 +144,7 @@ class LinkPlaces {
 };
 
 struct StageTimes {
-  std::array<std::vector<StageTime>, kKeepings> of;  // by answer, then stage
+  std::array<std::vector<StageTime>, kSavingModes> of;  // by figure, then stage
   double flops =
       0;  // of the model's forward pass of a micro-batch, all devices
 };

@@ -26,10 +26,10 @@ class StepComposer {
         slowest = s;
       }
     }
-    std::array<double, kKeepings> total{};
-    std::array<double, kKeepings> bubble{};
+    std::array<double, kSavingModes> total{};
+    std::array<double, kSavingModes> bubble{};
     const auto count = static_cast<double>(times_.of[0].size());
-    for (size_t k = 0; k < kKeepings; ++k) {
+    for (size_t k = 0; k < kSavingModes; ++k) {
       double sum = 0;
       double most = 0;
       double updating = 0;
@@ -54,7 +54,7 @@ class StepComposer {
     limit(result);
     result.tokens = static_cast<double>(input_.tokens);
     result.model_flops = 3 * times_.flops * microbatches();
-    if (const auto peak = promised_rate()) {
+    if (const auto peak = nominal_rate()) {
       result.mfu = result.model_flops /
                    (result.total.estimate * *peak *
                     static_cast<double>(input_.program.mesh.devices()));
@@ -91,7 +91,7 @@ class StepComposer {
   }
 
   // Returns the dense rate on paper, of which a utilisation is a share.
-  std::optional<double> promised_rate() const {
+  std::optional<double> nominal_rate() const {
     const Precision precision =
         options_.segments.fp8 != nullptr ? Precision::F8 : input_.precision;
     for (const auto& each : input_.card.flops_per_second) {
@@ -100,7 +100,7 @@ class StepComposer {
     return peak_rate(input_.card, precision);
   }
 
-  void list_parts(size_t s, const std::array<double, kKeepings>& bubble,
+  void list_parts(size_t s, const std::array<double, kSavingModes>& bubble,
                   StepTime& result) const {
     const double m = microbatches();
     const auto add_row = [&](std::string name, auto&& seconds_of,
@@ -108,8 +108,8 @@ class StepComposer {
                              std::optional<size_t> source) {
       StepTimePart row;
       row.part = std::move(name);
-      std::array<double, kKeepings> seconds{};
-      for (size_t k = 0; k < kKeepings; ++k) {
+      std::array<double, kSavingModes> seconds{};
+      for (size_t k = 0; k < kSavingModes; ++k) {
         seconds[k] = seconds_of(times_.of[k][s], k);
       }
       seconds[1] = std::max(seconds[0], seconds[1]);

@@ -44,7 +44,7 @@ struct AskedMemory {
   TrainedParameters trained = {};   // empty: all are trained
   GroupOfParameters group_of = {};  // indexes options.state.groups
 
-  KvAxesAsked axes = {};
+  RequestedKvAxes axes = {};
   // The dimensions of parameters that consist of heads, and those that consist
   // of parts of recurrent states. Filled only if there is a cache.
   std::vector<KeyProjection> heads = {};

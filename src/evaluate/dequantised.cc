@@ -195,15 +195,15 @@ std::optional<DequantisedModel> dequantised_model(
     if (contains(form, "DynamicActivation")) {
       return refuse_without_gradient(manifest, form, diags);
     }
-    model.keeps_made = !form.empty();
+    model.saves_dequantised = !form.empty();
   }
   model.manifest = Manifest(manifest.head());
   model.manifest.kinds = plain.kinds;
   const auto add = [&](std::string_view name, const TensorType& type,
-                       size_t stored, bool made) {
+                       size_t stored, bool dequantised) {
     model.manifest.add(name, type, manifest.where(stored));
     model.stored.push_back(stored);
-    model.made.push_back(made);
+    model.dequantised.push_back(dequantised);
     model.frozen.push_back(is_frozen(stored));
   };
   std::vector<bool> used(manifest.size());
@@ -270,7 +270,7 @@ std::optional<DequantisedPlan> dequantised_plan(const DequantisedModel& model,
     const size_t from = model.stored[i];
     const Placement& stored = plan.of(from);
     std::vector<int> dims;
-    if (model.made[i]) {
+    if (model.dequantised[i]) {
       dims = stored_dims(manifest.name(from), stored.type.shape,
                          model.manifest.type(i).shape);
     }
@@ -282,7 +282,7 @@ std::optional<DequantisedPlan> dequantised_plan(const DequantisedModel& model,
     if (!is_new) continue;
     used.emplace_back(0);
     Placement placement = stored;
-    if (model.made[i]) {
+    if (model.dequantised[i]) {
       placement = Placement{};
       placement.type = model.manifest.type(i);
       placement.rule = stored.rule;

@@ -28,12 +28,12 @@ namespace shardplan {
 // A model, and the stored parameters that its parameters are, or are
 // dequantised from.
 struct DequantisedModel : Model {
-  bool keeps_made = false;  // dequantised weights are saved for backward
+  bool saves_dequantised = false;  // dequantised weights are saved for backward
   // Per parameter of this model: the parameter of the stored model that it is,
   // or is dequantised from; whether it is dequantised; and whether it is
   // frozen.
   std::vector<size_t> stored;
-  std::vector<bool> made;
+  std::vector<bool> dequantised;
   std::vector<bool> frozen;
 };
 

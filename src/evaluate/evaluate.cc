@@ -191,7 +191,7 @@ std::optional<PlacedGroups> Evaluator::place(const Placing& placing,
   return placed;
 }
 
-Evaluator Evaluator::beside() const {
+Evaluator Evaluator::for_thread() const {
   Evaluator other(ground_, *asked_, like_);
   other.catch_all_ = catch_all_;
   other.layers_ = layers_;

@@ -111,7 +111,7 @@ class Evaluator {
       : ground_(ground), asked_(asked), like_(like.fresh()) {}
   // Returns an evaluator for another thread, which starts with what this one
   // has cached about patterns and layers.
-  Evaluator beside() const;
+  Evaluator for_thread() const;
 
   const Groundwork& ground() const { return ground_; }
 
@@ -157,7 +157,7 @@ class Evaluator {
   Diagnostics like_;
   int64_t work_ = 0;
   std::unordered_map<std::string, bool> catch_all_;
-  KeptLayers layers_;
+  LayerCache layers_;
   std::unique_ptr<Placed> placed_;  // the plan's judge points into it
 };
 

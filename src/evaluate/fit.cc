@@ -27,7 +27,7 @@ Fit fit_of(const Serving& serving) {
   if (!serving.uncounted.empty()) {
     // Only the weights are certain: they may not fit, but whether the cache
     // fits is unknown.
-    fit.needed = usable - std::max<int64_t>(serving.spare(0), 0);
+    fit.needed = usable - std::max<int64_t>(serving.headroom(0), 0);
     if (serving.missing_at_start > 0 || serving.missing_for_steps > 0 ||
         !serving.holds(2)) {
       fit.fits = false;
@@ -37,7 +37,7 @@ Fit fit_of(const Serving& serving) {
   const int64_t missing =
       std::max(serving.missing_at_start, serving.missing_for_steps);
   const bool holds = missing == 0 && serving.holds(0);
-  int64_t headroom = serving.spare(0);
+  int64_t headroom = serving.headroom(0);
   if (missing > 0) headroom = std::min(headroom, -missing);
   // Pools consist of whole pages and states, so bytes alone may not decide.
   headroom =

@@ -122,7 +122,7 @@ bool place_state(const Asked& asked, const Plan& plan, HeldInput& held,
                   std::array{Needs::Names, Needs::Specs}, diags)) {
     return false;
   }
-  for (const SourcePtr& source : by.rules.sources) diags.keep(source);
+  for (const SourcePtr& source : by.rules.sources) diags.add_source(source);
   held.state_specs = std::make_unique<StateSpecs>(*std::move(specs));
   held.options.state_specs = held.state_specs.get();
   return has_alike_experts(asked.model.manifest, plan, *held.state_specs,
@@ -243,7 +243,7 @@ std::optional<EngineMesh> engine_mesh(const ServingInput& asked,
 
 }  // namespace
 
-const std::shared_ptr<const LayerGroups>& KeptLayers::of(
+const std::shared_ptr<const LayerGroups>& LayerCache::of(
     const Manifest& manifest, const std::vector<uint32_t>& kinds) {
   if (groups == nullptr || kind_of != kinds) {
     groups = std::make_shared<const LayerGroups>(layer_groups(manifest, kinds));
@@ -253,17 +253,18 @@ const std::shared_ptr<const LayerGroups>& KeptLayers::of(
 }
 
 std::unique_ptr<PlanJudge> PlanJudge::of(const Asked& asked, const Plan& plan,
-                                         KeptLayers& kept, Diagnostics& diags) {
+                                         LayerCache& layers,
+                                         Diagnostics& diags) {
   std::unique_ptr<PlanJudge> judge(new PlanJudge(asked, plan));
   if (asked.served != nullptr) return judge;
-  auto held = judge->hold(asked.memory.options.state, kept, diags);
+  auto held = judge->hold(asked.memory.options.state, layers, diags);
   if (!held) return nullptr;
   judge->held_ = *std::move(held);
   return judge;
 }
 
 std::optional<HeldInput> PlanJudge::hold(const StateOptions& state,
-                                         KeptLayers& kept,
+                                         LayerCache& layers,
                                          Diagnostics& diags) const {
   const AskedMemory& asked = asked_.memory;
   const Manifest& manifest = asked_.model.manifest;
@@ -288,8 +289,8 @@ std::optional<HeldInput> PlanJudge::hold(const StateOptions& state,
       !place_state(asked_, plan_, held, diags)) {
     return std::nullopt;
   }
-  held.groups = kept.of(manifest, held.state_specs ? held.state_specs->kind_of
-                                                   : plan_.placement_of);
+  held.groups = layers.of(manifest, held.state_specs ? held.state_specs->kind_of
+                                                     : plan_.placement_of);
   return held;
 }
 
@@ -301,7 +302,7 @@ const HeldInput* PlanJudge::held_for(const Candidate& candidate,
     return &held_;
   }
   if (other_of_ != candidate.state->optimizer) {
-    KeptLayers own;
+    LayerCache own;
     other_problems_ = {};
     other_ = hold(*candidate.state, own, other_problems_);
     other_of_ = candidate.state->optimizer;

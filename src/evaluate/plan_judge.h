@@ -42,7 +42,7 @@ struct Asked {
 
 // The latest layers grouped by the kinds of their parameters. Most plans of a
 // search share them.
-struct KeptLayers {
+struct LayerCache {
   std::vector<uint32_t> kind_of;
   std::shared_ptr<const LayerGroups> groups;
 
@@ -73,7 +73,7 @@ class PlanJudge {
   // or if the state cannot be placed. Also reports findings about state rules.
   // `plan` must outlive the judge.
   static std::unique_ptr<PlanJudge> of(const Asked& asked, const Plan& plan,
-                                       KeptLayers& kept, Diagnostics& diags);
+                                       LayerCache& layers, Diagnostics& diags);
 
   const Plan& plan() const { return plan_; }
   const AskedMemory& memory() const { return asked_.memory; }
@@ -130,7 +130,7 @@ class PlanJudge {
  private:
   PlanJudge(const Asked& asked, const Plan& plan)
       : asked_(asked), plan_(plan) {}
-  std::optional<HeldInput> hold(const StateOptions& state, KeptLayers& kept,
+  std::optional<HeldInput> hold(const StateOptions& state, LayerCache& layers,
                                 Diagnostics& diags) const;
   static BudgetOptions options_of(const Candidate& candidate,
                                   const HeldInput& held);

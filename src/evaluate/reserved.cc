@@ -39,10 +39,10 @@ Int128 to_segments(int64_t allocated) {
 class Rows {
  public:
   void add(std::string category, std::string title,
-           const std::array<Int128, kKeepings>& bytes, std::string source) {
+           const std::array<Int128, kSavingModes>& bytes, std::string source) {
     ReservedRow row{std::move(category), std::move(title), {}, {}};
     row.source = std::move(source);
-    for (size_t k = 0; k < kKeepings; ++k) {
+    for (size_t k = 0; k < kSavingModes; ++k) {
       const Int128 total = made_.total[k] + bytes.at(k);
       if (total > std::numeric_limits<int64_t>::max()) {
         fits_ = false;
@@ -74,9 +74,9 @@ void add_torch(const MemoryBracket& bracket, bool is_alone, Rows& rows) {
   const bool is_measured = is_alone && bracket.is_eager;
   const int64_t used = is_measured ? kLeastPercentUsedAlone : kLeastPercentUsed;
   const Int128 most = (Int128{total[2]} * 100 + used - 1) / used;
-  const int64_t percent = !is_measured      ? 0
-                          : bracket.repeats ? kPercentBeyondRepeated
-                                            : kPercentBeyond;
+  const int64_t percent = !is_measured         ? 0
+                          : bracket.recomputes ? kPercentBeyondRepeated
+                                               : kPercentBeyond;
   rows.add("allocator", "allocator overhead",
            {std::min(to_segments(total[0]), to_segments(total[1])),
             to_segments(total[1]) + Int128{total[1]} * percent / 100,

@@ -40,13 +40,13 @@ namespace shardplan {
 struct ReservedRow {
   std::string category;  // "allocated", "allocator", "arena", ..
   std::string title;
-  std::array<int64_t, kKeepings> bytes{};
+  std::array<int64_t, kSavingModes> bytes{};
   std::string source;  // "" if computed
 };
 
 struct ReservedMemory {
   std::vector<ReservedRow> rows;
-  std::array<int64_t, kKeepings> total{};  // sums of the rows
+  std::array<int64_t, kSavingModes> total{};  // sums of the rows
   // The arena that the step has to fit into, if the framework takes one at
   // start.
   std::optional<int64_t> arena;

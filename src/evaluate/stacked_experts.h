@@ -6,7 +6,7 @@
 // stacks has as many operations as a graph of one expert; a graph of separate
 // experts has tens of thousands, and is partitioned again for every change that
 // is tried. At any moment, only one expert is still live
-// (SegmentOptions::experts_apart), so both graphs give the same bracket.
+// (SegmentOptions::experts_one_by_one), so both graphs give the same bracket.
 #pragma once
 
 #include <cstddef>

@@ -7,7 +7,7 @@
 #include <memory>
 #include <utility>
 
-#include "activations/kept.h"
+#include "activations/saved_values.h"
 #include "activations/step_memory.h"
 #include "base/checked.h"
 #include "base/text.h"
@@ -159,7 +159,7 @@ bool is_same(const Steps::Pass& a, const Steps::Pass& b) {
 // Reports why the forward pass is unknown, and why shapes are not enough.
 void report_unknown(const Diagnostics& recognised, const std::string& why,
                     Diagnostics& diags) {
-  diags.keep_sources(recognised);
+  diags.add_sources(recognised);
   for (Diagnostic each : recognised.all()) {
     if (each.severity == Severity::Error) {
       each.facts.push_back("shapes do not determine what backward keeps: " +
@@ -243,7 +243,7 @@ StepOptions StepModel::sized(StepOptions step, const StateOptions& state,
     how.norms_round_first = true;
     how.kernels_repeat_heads = is_cpu;
     how.softmax_in_float32 = true;
-    how.keeps_all_named = false;
+    how.saves_all_named = false;
   }
   if (framework.runs_classes && runnable != nullptr && !has_stages) {
     run_torch_class(*runnable, is_cpu, step);
@@ -399,7 +399,7 @@ std::optional<StepLayers> Steps::layers_of(const Workload& workload,
   const Pass pass = pass_of(workload, step.microbatches);
   if (!partition(pass, diags)) return std::nullopt;
   StepOptions of_program = step;
-  of_program.segments.experts_apart = is_stacked_;
+  of_program.segments.experts_one_by_one = is_stacked_;
   if (plain_of_ != of_program.segments) {
     plain_ = segments_of(program_->program, of_program.segments, {});
     plain_of_ = of_program.segments;
@@ -434,7 +434,7 @@ std::optional<double> Steps::least_seconds(
   if (!layers) return std::nullopt;
   const StepInput input = {manifest_, plan_, budget, how, *layers};
   StepOptions of_program = step;
-  of_program.segments.experts_apart = is_stacked_;
+  of_program.segments.experts_one_by_one = is_stacked_;
   StepTimeInput bounded = timed(input, workload, card);
   bounded.shared = shared;
   std::string why;
@@ -452,7 +452,7 @@ std::optional<JudgedStep> Steps::answer(
   if (model_.runnable != nullptr) {
     layers = layers_of(workload, step, diags);
     if (!layers) return std::nullopt;
-  } else if (step.segments.fp8 != nullptr && step.segments.fp8->keeps_inputs) {
+  } else if (step.segments.fp8 != nullptr && step.segments.fp8->saves_inputs) {
     report_unknown(*model_.recognised,
                    "`--fp8` depends on what each matmul reads", diags);
     return std::nullopt;
@@ -465,13 +465,14 @@ std::optional<JudgedStep> Steps::answer(
     layers = std::move(shaped.layers);
   }
   layers->frozen = model_.frozen;
-  std::vector<Int128> kept_made;
-  if (dequantised_ && model_.dequantised->keeps_made) {
+  std::vector<Int128> saved_dequantised;
+  if (dequantised_ && model_.dequantised->saves_dequantised) {
     for (size_t i = 0; i < layers->layer_of.size(); ++i) {
       const auto layer = static_cast<size_t>(layers->layer_of[i]);
       if (layers->layer_of[i] < 0) continue;
-      if (layer >= kept_made.size()) kept_made.resize(layer + 1);
-      kept_made[layer] +=
+      if (layer >= saved_dequantised.size())
+        saved_dequantised.resize(layer + 1);
+      saved_dequantised[layer] +=
           dequantised_->numbers[i] * step.segments.element_bytes;
     }
   }
@@ -486,7 +487,7 @@ std::optional<JudgedStep> Steps::answer(
   input.token_pairs = input.tokens * pass.pass.length;
   if (dequantised_) {
     input.dequantised = dequantised_->largest * step.segments.element_bytes;
-    input.kept_made = std::move(kept_made);
+    input.saved_dequantised = std::move(saved_dequantised);
   }
   auto bracket = step_memory(input, step, diags);
   if (!bracket) return std::nullopt;
@@ -500,7 +501,7 @@ std::optional<JudgedStep> Steps::answer(
     return judged;
   }
   StepOptions of_program = step;
-  of_program.segments.experts_apart = is_stacked_;
+  of_program.segments.experts_one_by_one = is_stacked_;
   StepTimeInput timed = this->timed(input, workload, *card);
   if (asked_.on_slices) {
     const auto& axes = plan_.mesh.axes();
@@ -601,10 +602,10 @@ bool Steps::partition(const Pass& pass, Diagnostics& diags) {
     program_ = partition_layers(
         *forward_, {computed(), computed_plan(), &placed_by_, asked_.names},
         [](const Program&, const LayerCycle&) { return true; },
-        AlikeLayers::Once, diags);
+        EqualLayers::Once, diags);
   }
   found_ = {};
-  found_.keep_sources(diags);
+  found_.add_sources(diags);
   for (size_t i = before; i < diags.all().size(); ++i) {
     found_.add(diags.all()[i]);
   }
@@ -622,7 +623,7 @@ bool Steps::partition_stacked(const Pass& pass, Diagnostics& diags) {
   Diagnostics found = diags.fresh();
   program_ = partition_layers(
       *forward_, {model.manifest, *stacked_, &placed_by_, asked_.names},
-      [](const Program&, const LayerCycle&) { return true; }, AlikeLayers::Once,
+      [](const Program&, const LayerCycle&) { return true; }, EqualLayers::Once,
       found);
   if (program_) diags.add_all(found);
   return program_.has_value();

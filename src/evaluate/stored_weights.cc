@@ -70,19 +70,19 @@ StoredWeight StoredWeights::of(size_t index, Int128 numbers) {
     }
     return stored;
   }
-  const Beside& beside = beside_of(std::string(manifest_.name(index)));
+  const Scaling& scaling = scaling_of(std::string(manifest_.name(index)));
   const auto elements = static_cast<double>(numbers);
   const double own = static_cast<double>(type.bytes()) * kByteBits / elements;
-  stored.bits = own + beside.bytes * kByteBits / elements;
+  stored.bits = own + scaling.bytes * kByteBits / elements;
   constexpr double kFour = 4.01;  // with the padding of the last word
   if (own > kFour) {
     if (is_eight_bit_float(type.dtype)) {
       stored.precision = computed_in(Precision::F8);
     }
-  } else if (beside.scales == Scales::EightBits) {
+  } else if (scaling.scales == Scales::EightBits) {
     // NVFP4 also quantises activations.
     stored.precision = computed_in(Precision::F4);
-  } else if (beside.scales == Scales::Powers && has(Precision::F4)) {
+  } else if (scaling.scales == Scales::Powers && has(Precision::F4)) {
     // MXFP4 weights meet activations in MXFP8.
     stored.precision = computed_in(Precision::F8);
   }
@@ -99,9 +99,10 @@ Precision StoredWeights::computed_in(Precision precision) const {
   return has(precision) ? precision : plain_;
 }
 
-const StoredWeights::Beside& StoredWeights::beside_of(const std::string& name) {
+const StoredWeights::Scaling& StoredWeights::scaling_of(
+    const std::string& name) {
   if (!found_) find_all();
-  return beside_[std::string(quantised_module(name))];
+  return scalings_[std::string(quantised_module(name))];
 }
 
 void StoredWeights::find_all() {
@@ -116,13 +117,13 @@ void StoredWeights::find_all() {
       module.remove_suffix(1);
     }
     if (module.ends_with(".weight")) module = quantised_module(module);
-    Beside& beside = beside_[std::string(module)];
+    Scaling& scaling = scalings_[std::string(module)];
     const TensorType& type = manifest_.any_type(i);
-    beside.bytes += static_cast<double>(type.bytes());
+    scaling.bytes += static_cast<double>(type.bytes());
     if (type.elements() < 2) continue;
-    if (is_eight_bit_float(type.dtype)) beside.scales = Scales::EightBits;
+    if (is_eight_bit_float(type.dtype)) scaling.scales = Scales::EightBits;
     if (type.dtype == DType::U8 || type.dtype == DType::F8E8M0) {
-      beside.scales = Scales::Powers;
+      scaling.scales = Scales::Powers;
     }
   }
 }

@@ -46,13 +46,13 @@ class StoredWeights {
   // precision.
   enum class Scales : uint8_t { Wide, EightBits, Powers };
   // The scales and offsets that are stored beside a weight's values.
-  struct Beside {
+  struct Scaling {
     double bytes = 0;
     Scales scales = Scales::Wide;
   };
   bool has(Precision precision) const;
   Precision computed_in(Precision precision) const;
-  const Beside& beside_of(const std::string& name);
+  const Scaling& scaling_of(const std::string& name);
   void find_all();
 
   const Manifest& manifest_;
@@ -61,7 +61,7 @@ class StoredWeights {
   double plain_bits_;
   std::optional<DType> instead_;
   bool found_ = false;
-  std::unordered_map<std::string, Beside> beside_;  // by module
+  std::unordered_map<std::string, Scaling> scalings_;  // by module
 };
 
 }  // namespace shardplan

@@ -178,7 +178,7 @@ void PerDevice::add(std::span<const uint32_t> parameters, Int128 each) {
 }
 
 void PerDevice::add(std::span<const uint32_t> parameters, Int128 each,
-                    const std::optional<Dealt>& dealt) {
+                    const std::optional<ExpertPlacement>& dealt) {
   if (of_stage_.empty()) {
     on_all_ += each * most_held(dealt, count_of(input_, parameters));
     return;
@@ -194,7 +194,7 @@ void PerDevice::add(std::span<const uint32_t> parameters, Int128 each,
       }
       continue;
     }
-    const ParameterStages::Held& on = input_.options.stages->of[i];
+    const ParameterStages::StagePair& on = input_.options.stages->of[i];
     if (on.first < 0) ++on_all;
     if (on.first >= 0) ++of_stage[static_cast<size_t>(on.first)];
     if (on.second >= 0) ++of_stage[static_cast<size_t>(on.second)];
@@ -311,7 +311,7 @@ bool is_of_dialect(const LintInput& input, int rule) {
 }
 
 bool matches_every_name(const LintInput& input, const PlanRule& rule) {
-  if (rule.found < std::ssize(input.plan.placement_of)) return false;
+  if (rule.matched < std::ssize(input.plan.placement_of)) return false;
   return input.summary == nullptr ? is_catch_all(rule.pattern)
                                   : input.summary->is_catch_all(rule.pattern);
 }

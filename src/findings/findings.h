@@ -268,7 +268,7 @@ class PerDevice {
   void add(std::span<const uint32_t> parameters, Int128 each);
   // The same, with another assignment of experts to ranks than the plan's.
   void add(std::span<const uint32_t> parameters, Int128 each,
-           const std::optional<Dealt>& dealt);
+           const std::optional<ExpertPlacement>& dealt);
   Int128 most() const;
 
  private:

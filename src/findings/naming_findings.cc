@@ -61,7 +61,7 @@ AxisName meant_axis(const AxisNames& absent, const AxisName& axis) {
 
 // Returns whether one of the unknown axes may be a misspelling of `axis`. That
 // is reported as an unknown axis (SP201), with the nearest name.
-bool is_misspelt(const AxisName& axis, const AxisNames& unknown) {
+bool is_misspelled(const AxisName& axis, const AxisNames& unknown) {
   const std::vector<std::string> known = {axis};
   return !meant_axis(unknown, axis).empty() ||
          std::ranges::any_of(unknown, [&](const AxisName& name) {
@@ -170,15 +170,15 @@ void report_absent(const LintInput& input, bool misnamed, Diagnostics& diags) {
   Int128 more = 0;
   for (size_t i = 0; i < plan.placements.size(); ++i) {
     const Placement& placement = plan.placements[i];
-    // eFormer and JAX have no views.
-    if (!placement.requested || !asked_view(plan, placement).empty()) continue;
+    const bool in_view = !requested_view(plan, placement).empty();
+    if (in_view || !placement.requested) continue;  // eFormer, JAX: no views
     // Shipped rules name axes for every mesh.
     const bool is_shipped =
         placement.rule > 0
             ? plan.rules[static_cast<size_t>(placement.rule) - 1].shipped
             : labels_are_shipped;
     if (is_shipped && !input.options.verbose) continue;
-    const auto& dims = placement.asked().dims;
+    const auto& dims = placement.requested_spec().dims;
     const size_t rank = placement.type.shape.size();
     bool lacks = false;
     for (size_t dim = 0; dim < std::min(rank, dims.size()); ++dim) {
@@ -251,7 +251,7 @@ std::vector<UnmentionedAxis> unmentioned_axes(const LintInput& input) {
             return contains(axes, axis.name);
           });
         });
-    if (shards || is_misspelt(axis.name, unknown)) continue;
+    if (shards || is_misspelled(axis.name, unknown)) continue;
     // A view that places nothing is one finding, not one for each axis, unless
     // the rules use another name for the axis.
     const std::string view = view_with_axis(plan.mesh, axis.name);
@@ -399,7 +399,7 @@ const PlanRule& rule_of(const Plan& plan, int number) {
 
 bool asks_for_shards(const Plan& plan) {
   return std::ranges::any_of(plan.placements, [](const Placement& placement) {
-    return placement.requested && !names_no_axis(placement.asked());
+    return placement.requested && !names_no_axis(placement.requested_spec());
   });
 }
 
@@ -448,7 +448,7 @@ bool misses_layers(const Plan& plan, const std::vector<int>& rules) {
     const PlanRule& rule = rule_of(plan, number);
     const auto key = key_of_pattern(rule.pattern);
     if (!key || key->find('*') == std::string::npos) continue;
-    if (rule.found > 0) return false;
+    if (rule.matched > 0) return false;
     any = true;
   }
   return any;
@@ -462,7 +462,7 @@ void find_name_mismatch(const LintInput& input, NamingMismatch& naming) {
   constexpr size_t kSlips = 2;
   const Plan& plan = input.plan;
   const std::vector<int> rules = sharding_rules(input);
-  const auto is_found = [&](int rule) { return rule_of(plan, rule).found > 0; };
+  const auto is_found = [&](int r) { return rule_of(plan, r).matched > 0; };
   if (rules.empty() || input.manifest.size() == 0) return;
   if (misses_layers(plan, rules)) {
     naming.of_names = true;
@@ -476,7 +476,7 @@ void find_name_mismatch(const LintInput& input, NamingMismatch& naming) {
   }
   const bool any_found =
       std::ranges::any_of(plan.rules, [&](const PlanRule& r) {
-        return r.found > 0 && !matches_every_name(input, r);
+        return r.matched > 0 && !matches_every_name(input, r);
       });
   if (any_found || asks_for_shards(plan)) return;
   naming.of_names = !has_unmatched(plan) || rules.size() > kSlips;
@@ -501,7 +501,7 @@ void find_label_mismatch(const LintInput& input, NamingMismatch& naming) {
   }
   const bool any_found =
       std::ranges::any_of(input.plan.rules, [&](const PlanRule& r) {
-        return r.found > 0 && !matches_every_name(input, r);
+        return r.matched > 0 && !matches_every_name(input, r);
       });
   naming.of_labels = !any_found && !naming.of_names;
 }
@@ -552,7 +552,7 @@ std::string rules_found_nowhere(const LintInput& input) {
   int64_t count = 0;
   for (const PlanRule& rule : input.plan.rules) {
     const bool is_active = input.plan.mesh.has_view(rule.view);
-    count += is_active && rule.found == 0 && !matches_every_name(input, rule)
+    count += is_active && rule.matched == 0 && !matches_every_name(input, rule)
                  ? 1
                  : 0;
   }
@@ -599,7 +599,7 @@ void report_other_scheme(const LintInput& input, Diagnostics& diags) {
 void report_missed_names(const LintInput& input, Diagnostics& diags) {
   const std::vector<int> rules = sharding_rules(input);
   const int first = *std::ranges::find_if(
-      rules, [&](int rule) { return rule_of(input.plan, rule).found == 0; });
+      rules, [&](int rule) { return rule_of(input.plan, rule).matched == 0; });
   auto report =
       diags.report(Code::RulesForOtherNames, {},
                    "the rules are for different names than the model's");

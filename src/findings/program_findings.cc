@@ -315,7 +315,7 @@ bool is_parameter(const Graph& graph, ValueId value) {
 // in another shape.
 bool is_same_numbers(const Graph& graph, const GraphNode& node) {
   const Shape& operand = graph.values[node.operands.front()].shape;
-  return node.op->repeat == Repeat::View &&
+  return node.op->recompute_cost == RecomputeCost::View &&
          element_count(operand) ==
              element_count(graph.values[node.result].shape);
 }
@@ -464,7 +464,7 @@ void report_reshard(const ProgramInput& input, const RepeatedReshard& reshard,
   auto finding = diags.report(
       at.rematerializes ? Code::FullRematerialization : Code::ImplicitReshard,
       where, message);
-  const KeptTypes precision{Arithmetic::F32, input.storage, input.reduce};
+  const StorageTypes precision{Arithmetic::F32, input.storage, input.reduce};
   const RegisterId number = program.registers.id_of(from);
   const Int128 bytes =
       Int128{*element_count(from.local_shape)} *

@@ -145,7 +145,7 @@ std::set<std::string> used_keys(const Plan& plan) {
   std::set<std::string> used;
   for (const PlanRule& rule : plan.rules) {
     const auto key = key_of_pattern(rule.pattern);
-    if (key && rule.found > 0) used.insert(*key);
+    if (key && rule.matched > 0) used.insert(*key);
   }
   return used;
 }
@@ -159,8 +159,8 @@ void check_unused_rules(const LintInput& input, Diagnostics& diags) {
     const int number = static_cast<int>(i) + 1;
     // Without a winner, none of the names that it matches could be decided.
     const bool only_scalars =
-        rule.found > 0 && rule.won == 0 && rule.shadowed_by.empty();
-    if (rule.shipped || (rule.found > 0 && !only_scalars)) continue;
+        rule.matched > 0 && rule.decided == 0 && rule.shadowed_by.empty();
+    if (rule.shipped || (rule.matched > 0 && !only_scalars)) continue;
     if (!input.plan.mesh.has_view(rule.view)) continue;
     // This is reported once for all rules (SP115).
     if (input.naming.of_names && !only_scalars) continue;
@@ -194,7 +194,7 @@ std::optional<FoundIn> found_by_placement(const LintInput& input,
   const Manifest& manifest = input.manifest;
   if (manifest.size() > kMaxNames) return std::nullopt;
   FoundIn names(input.plan.placements.size());
-  if (rule.found == std::ssize(manifest)) {
+  if (rule.matched == std::ssize(manifest)) {
     for (size_t i = 0; i < names.size(); ++i) {
       const std::span<const uint32_t> all = input.of_placement.of(i);
       names[i].assign(all.begin(), all.end());
@@ -303,7 +303,7 @@ void check_shadowed_rules(const LintInput& input, Diagnostics& diags) {
           "rules " + list_text(std::vector<int64_t>(rule.shadowed_by.begin(),
                                                     rule.shadowed_by.end()));
     }
-    const std::string taken = "matches " + plural(rule.found, "parameter") +
+    const std::string taken = "matches " + plural(rule.matched, "parameter") +
                               ", all placed by " + takers;
     if (const Span where = rule_span(input, number)) {
       report.label(where, taken);

@@ -158,7 +158,7 @@ std::string unseen_text(const Graph& graph, const Unseen& found) {
              " times what rounding explains";
     case Unseen::Kind::LostParts:
       return "at most one device along " + axes + " contributes to " + name;
-    case Unseen::Kind::AlikeShards:
+    case Unseen::Kind::EqualShards:
       return "all devices along " + axes + " have identical shards of " + name;
     case Unseen::Kind::OneToken:
       return "every sequence has one token, which attends only to itself";
@@ -185,7 +185,7 @@ std::string hidden_text(Unseen::Kind kind) {
              "and no difference in double precision explains it";
     case Unseen::Kind::LostParts:
       return "one part could pass for the whole";
-    case Unseen::Kind::AlikeShards:
+    case Unseen::Kind::EqualShards:
       return "swapped shards would not show";
     case Unseen::Kind::OneToken:
       return "its attention weight is 1 whatever the queries and keys";
@@ -209,7 +209,7 @@ std::string unseen_help(const RunInput& input, Unseen::Kind kind,
   }
   if (kind == Unseen::Kind::NoNumbers)
     return "give every dimension a size of at least 1";
-  if (kind == Unseen::Kind::AlikeShards && input.tokens_given) {
+  if (kind == Unseen::Kind::EqualShards && input.tokens_given) {
     return "give sequences that differ, or leave out the tokens; `--values "
            "field` compares every operation on its own values";
   }
@@ -520,7 +520,7 @@ std::string mismatch_help(const RunInput& input, bool mapped) {
 std::string style_wanted(HookedFault::Wants wants) {
   using Wants = HookedFault::Wants;
   switch (wants) {
-    case Wants::Alike:
+    case Wants::MatchingStyles:
       break;
     case Wants::ReadsShards:
       return "give the module a style that reads shards: `moe_tp_experts` for "

@@ -51,8 +51,8 @@ void help_changes(const ServeInput& input, Diagnostics::Builder& report) {
   for (const TriedServing& tried : *input.tried) {
     report.help("with `" + tried.flags + "` it holds " +
                 sequences_text(tried.sequences) +
-                (tried.fit.surely()    ? ""
-                 : tried.fit.perhaps() ? ", which may be enough"
+                (tried.fit.will_fit()  ? ""
+                 : tried.fit.may_fit() ? ", which may be enough"
                                        : ", not enough"));
   }
 }

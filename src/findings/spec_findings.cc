@@ -141,7 +141,8 @@ void report_indivisible(const LintInput& input, size_t number,
   std::vector<std::string> names =
       names_of(input.manifest, input.of_placement.of(number));
   const Mesh& mesh = input.plan.mesh;
-  const AxisNames axes = mesh_axes(mesh, placement.asked(), correction.dim);
+  const AxisNames axes =
+      mesh_axes(mesh, placement.requested_spec(), correction.dim);
   const int64_t size =
       stored_shape(placement)[static_cast<size_t>(correction.dim)];
   const int64_t shards = shard_count(mesh, axes);
@@ -238,8 +239,9 @@ class Entries {
     axes_.insert(axes_.end(), plan.declared_axes.begin(),
                  plan.declared_axes.end());
     for (const Placement& placement : plan.placements) {
-      if (placement.rule < 1 || !placement.meant) continue;
-      meant_[static_cast<size_t>(placement.rule)].push_back(&*placement.meant);
+      if (placement.rule < 1 || !placement.resolved) continue;
+      meant_[static_cast<size_t>(placement.rule)].push_back(
+          &*placement.resolved);
     }
   }
 

@@ -40,7 +40,7 @@ std::string alive_text(const MemoryBracket& bracket) {
 
 }  // namespace
 
-std::vector<std::string> ways_out(const StepFinding& finding) {
+std::vector<std::string> suggested_changes(const StepFinding& finding) {
   std::vector<std::string> texts;
   std::vector<const TriedChange*> others;
   const auto add = [&](const TriedChange& one, const char* verdict) {
@@ -48,7 +48,7 @@ std::vector<std::string> ways_out(const StepFinding& finding) {
                     " to " + bytes_text(one.upper) + ": " + verdict);
   };
   for (const TriedChange& one : finding.tried) {
-    if (one.fit.surely()) {
+    if (one.fit.will_fit()) {
       add(one, "it fits");
     } else if (one.upper < finding.bracket.upper()) {
       others.push_back(&one);
@@ -60,7 +60,7 @@ std::vector<std::string> ways_out(const StepFinding& finding) {
                            });
   if (others.size() > 2) others.resize(2);
   for (const TriedChange* one : others) {
-    add(*one, one->fit.perhaps() ? "it may fit" : "not enough");
+    add(*one, one->fit.may_fit() ? "it may fit" : "not enough");
   }
   return texts;
 }
@@ -144,11 +144,12 @@ void report_step(const StepFinding& finding, Diagnostics& diags) {
   if (!bracket.device.empty()) {
     report.fact("the fullest devices are in " + bracket.device);
   }
-  const auto fits = [](const TriedChange& one) { return one.fit.surely(); };
+  const auto fits = [](const TriedChange& one) { return one.fit.will_fit(); };
   if (std::ranges::none_of(finding.tried, fits)) {
     report.fact("no change tried guarantees a fit");
   }
-  for (std::string& text : ways_out(finding)) report.help(std::move(text));
+  for (std::string& text : suggested_changes(finding))
+    report.help(std::move(text));
 }
 
 }  // namespace shardplan

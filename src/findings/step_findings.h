@@ -23,7 +23,7 @@ struct StepFinding {
 
 // Returns the proposed changes in words: those that fit, the smallest first,
 // then the two that come nearest.
-std::vector<std::string> ways_out(const StepFinding& finding);
+std::vector<std::string> suggested_changes(const StepFinding& finding);
 
 // Returns the SP301 that was reported last; null if there is none.
 Diagnostic* find_over_memory(Diagnostics& diags);

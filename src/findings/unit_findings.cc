@@ -245,8 +245,8 @@ std::vector<Finding> split_units(const LintInput& input,
   // anywhere.
   const bool is_put_together =
       placement.rule > 0 &&
-      input.plan.rules[static_cast<size_t>(placement.rule) - 1].hook.gives ==
-          HookLayout::Whole;
+      input.plan.rules[static_cast<size_t>(placement.rule) - 1]
+              .hook.output_layout == HookLayout::Whole;
   const Shape stored = stored_shape(placement);
   for (const Unit& unit :
        units_of(name, placement.type, known.facts, known.hints)) {
@@ -276,7 +276,7 @@ Severity severity_of(const SplitUnit& split, const UnitFacts& known) {
   const bool gathers = std::ranges::all_of(split.axes, is_gathered_axis);
   // Blocks are never inferred from a name, but given by facts or scales.
   const bool is_known =
-      known.given() || split.unit.kind == UnitKind::QuantBlock;
+      known.are_trusted() || split.unit.kind == UnitKind::QuantBlock;
   return is_known && !gathers ? Severity::Error : Severity::Warning;
 }
 
@@ -368,7 +368,7 @@ void report_split(const LintInput& input, const Finding& finding,
   for (std::string& help : split_help(split, declared)) {
     report.help(std::move(help));
   }
-  if (needs_facts && !known.given()) {
+  if (needs_facts && !known.are_trusted()) {
     report.help(
         "to be sure, give `heads`, `kv_heads` and `head_dim` as `facts` of the "
         "manifest, or put the model's config.json next to it");

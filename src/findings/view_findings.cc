@@ -76,7 +76,7 @@ void report_axes_of_views(const LintInput& input, Diagnostics& diags) {
   for (size_t i = 0; i < plan.rules.size(); ++i) {
     const PlanRule& rule = plan.rules[i];
     // Shipped rules name `ep` for meshes without a view.
-    if (rule.shipped || rule.won == 0 || !rule.view.empty()) continue;
+    if (rule.shipped || rule.decided == 0 || !rule.view.empty()) continue;
     for (size_t dim = 0; dim < rule.spec.dims.size(); ++dim) {
       for (const AxisName& axis : rule.spec.dims[dim]) {
         const std::string view = view_with_axis(plan.mesh, axis);
@@ -120,7 +120,7 @@ void report_uneven_dealing(const LintInput& input, Diagnostics& diags) {
   for (size_t i = 0; i < input.plan.placements.size(); ++i) {
     const Placement& placement = input.plan.placements[i];
     if (!placement.dealt) continue;
-    const Dealt& dealt = *placement.dealt;
+    const ExpertPlacement& dealt = *placement.dealt;
     if (dealt.experts % dealt.size == 0 ||
         !said.insert({dealt.axis, dealt.experts}).second) {
       continue;

@@ -79,7 +79,7 @@ int entry_for(const Baseline& baseline, std::string_view target,
   for (size_t i = 0; i < baseline.accepted.size(); ++i) {
     const AcceptedFinding& entry = baseline.accepted[i];
     if (entry.code == finding.code &&
-        (entry.target.empty() || is_like(entry.target, target)) &&
+        (entry.target.empty() || matches_glob(entry.target, target)) &&
         (entry.about.empty() || entry.about == subject)) {
       return static_cast<int>(i);
     }
@@ -90,7 +90,7 @@ int entry_for(const Baseline& baseline, std::string_view target,
 }  // namespace
 
 std::optional<Baseline> read_baseline(SourcePtr source, Diagnostics& diags) {
-  diags.keep(source);
+  diags.add_source(source);
   const auto document = parse_document(source, diags);
   if (!document) return std::nullopt;
   Baseline baseline;

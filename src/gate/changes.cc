@@ -21,7 +21,7 @@
 
 namespace shardplan {
 
-int64_t rank_of(const Dealt& dealt, std::string_view name) {
+int64_t rank_of(const ExpertPlacement& dealt, std::string_view name) {
   if (dealt.rank >= 0) return dealt.rank;
   return rank_of_expert(dealt, expert_name(name).number.value_or(0));
 }
@@ -155,7 +155,7 @@ bool blame_label(const Session& before, const Placement& a,
 // Returns "placed whole over ep=8, 128 experts".
 std::string dealt_text(const Placement& placement) {
   if (!placement.dealt) return "not placed whole";
-  const Dealt& dealt = *placement.dealt;
+  const ExpertPlacement& dealt = *placement.dealt;
   return "placed whole over " + dealt.axis + "=" + std::to_string(dealt.size) +
          ", " + plural(dealt.experts, "expert");
 }
@@ -237,7 +237,7 @@ int64_t held_bytes(const Session& side, const std::vector<size_t>& parameters) {
       held[{rank, kAll}] += p.bytes_per_device;
       continue;
     }
-    const ParameterStages::Held& on = stages->of[i];
+    const ParameterStages::StagePair& on = stages->of[i];
     held[{rank, on.first}] += p.bytes_per_device;
     if (on.second >= 0) held[{rank, on.second}] += p.bytes_per_device;
   }
@@ -339,7 +339,7 @@ std::vector<BracketRow> categories_of(const TargetSide& side,
   std::vector<BracketRow> rows;
   BracketRow total{"total", "total", {}};
   const auto add = [&](BracketRow row) {
-    for (size_t end = 0; end < kKeepings; ++end) {
+    for (size_t end = 0; end < kSavingModes; ++end) {
       total.bytes[end] += row.bytes[end];
     }
     rows.push_back(std::move(row));
@@ -384,7 +384,7 @@ std::string grown_text(const std::vector<CategoryChange>& categories) {
 }
 
 // Returns the bytes of parameters that neither an axis nor a pipeline shards.
-int64_t whole_bytes(const Session& session) {
+int64_t replicated_bytes(const Session& session) {
   const Plan& plan = session.plan;
   const StagedCounts counts = staged_counts(
       plan.placement_of, plan.placements.size(), session.lint_how.stages.get());
@@ -426,8 +426,9 @@ void add_memory(const TargetSide& before, const TargetSide& after,
     add("fullest device, at most", before.step->upper(), after.step->upper(),
         before.step->upper());
   }
-  add("replicated parameters", whole_bytes(before.session),
-      whole_bytes(after.session), after.session.model.manifest.total_bytes());
+  add("replicated parameters", replicated_bytes(before.session),
+      replicated_bytes(after.session),
+      after.session.model.manifest.total_bytes());
   if (before.kv_tokens != after.kv_tokens) {
     GateChange change;
     change.kind = GateKind::Memory;
@@ -603,7 +604,7 @@ std::vector<GateChange> target_changes(const std::string& target,
   return changes;
 }
 
-bool falls_short(const FailOn& fail_on, const GateChange& change) {
+bool fails_gate(const FailOn& fail_on, const GateChange& change) {
   if (fail_on.any_change) return true;
   switch (change.kind) {
     case GateKind::Finding:

@@ -128,7 +128,7 @@ const GateChange* change_of(const std::vector<GateChange>& changes,
                             const Diagnostic& diagnostic);
 
 // Returns whether the change fails under `--fail-on`.
-bool falls_short(const FailOn& fail_on, const GateChange& change);
+bool fails_gate(const FailOn& fail_on, const GateChange& change);
 
 // Returns the rule that decided a placement; null if none did.
 const PlanRule* rule_of(const Session& session, const Placement& placement);
@@ -138,7 +138,7 @@ ChangeLine deciding_line(const Session& session, const Placement& placement,
                          const AxisNames& axes, bool before);
 
 // Returns the rank that holds the expert of this name.
-int64_t rank_of(const Dealt& dealt, std::string_view name);
+int64_t rank_of(const ExpertPlacement& dealt, std::string_view name);
 
 // Returns a key that is equal for the same finding of two runs: the code, the
 // axis, the dimension and, if it has no parameters, the text that it points at.

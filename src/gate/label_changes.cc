@@ -209,7 +209,7 @@ using ContestKey =
     std::tuple<std::string, std::string, AxisNames, AxisNames, AxisNames>;
 
 void add_contests(const LabelArray& array, const Labels& before,
-                  const Labels& after, std::set<ContestKey>& told,
+                  const Labels& after, std::set<ContestKey>& reported,
                   std::vector<RuleSetChange>& changes) {
   const LogicalMapping old_map = before.map(array.labels);
   const LogicalMapping new_map = after.map(array.labels);
@@ -252,7 +252,8 @@ void add_contests(const LabelArray& array, const Labels& before,
     change.witness = array.witness;
     change.witness_of = array.witness_of;
     change.from = array.from;
-    if (told.insert({change.what, change.by, lost, gained, denied}).second) {
+    if (reported.insert({change.what, change.by, lost, gained, denied})
+            .second) {
       changes.push_back(std::move(change));
     }
   }
@@ -294,11 +295,11 @@ void add_all_contests(const std::vector<LabelName>& all,
                       const RuleComparison& comparison, const Labels& before,
                       const Labels& after, RuleSetChanges& found) {
   std::vector<RuleSetChange>& changes = found.changes;
-  std::set<ContestKey> told;
+  std::set<ContestKey> reported;
   std::set<LabelName> placed;  // labels whose arrays are known
   std::set<std::pair<LabelName, LabelName>> together;
   for (const LabelArray& array : known_arrays(comparison)) {
-    add_contests(array, before, after, told, changes);
+    add_contests(array, before, after, reported, changes);
     for (const LabelName& a : array.labels) {
       if (array.from == RuleSetChange::From::Model) placed.insert(a);
       for (const LabelName& b : array.labels) together.emplace(a, b);
@@ -315,7 +316,7 @@ void add_all_contests(const std::vector<LabelName>& all,
         together.contains({a, b}) || (placed.contains(a) && placed.contains(b));
     if (is_known) continue;
     add_contests({{a, b}, "", "", RuleSetChange::From::Nowhere}, before, after,
-                 told, changes);
+                 reported, changes);
   }
 }
 

@@ -96,7 +96,7 @@ struct RuleSetChange {
   Span by_where;
   AxisNames contested;  // axes that both labels claim
   int64_t crossed = 0;
-  bool stands_before = false;  // Moved: this rule now precedes `by`
+  bool precedes = false;  // Moved: this rule now precedes `by`
   // is_shadowed: some names match both patterns, but another rule decides them.
   // is_untried: not all pairs were tried.
   bool is_shadowed = false;

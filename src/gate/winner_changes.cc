@@ -244,9 +244,9 @@ std::vector<Crossing> crossings(const Pairing& pairing,
       const bool crosses =
           is_new ? first == mover : old_place(first) > old_place(second);
       // If both moved, the crossing belongs to the first.
-      const bool is_told =
+      const bool is_reported =
           !is_new && !kept[static_cast<size_t>(other)] && mover == second;
-      if (!crosses || is_told ||
+      if (!crosses || is_reported ||
           alike.after[static_cast<size_t>(mover)] ==
               alike.after[static_cast<size_t>(other)]) {
         continue;
@@ -259,7 +259,7 @@ std::vector<Crossing> crossings(const Pairing& pairing,
 
 // Returns what a rule states beyond its spec: "P(None, etp), view experts,
 // placed whole over ep"; "" if there is nothing.
-std::string said_text(const Rule* rule) {
+std::string rule_details_text(const Rule* rule) {
   if (rule == nullptr || (rule->view.empty() && rule->deal.empty())) return "";
   std::string text = spec_text(rule->spec);
   if (!rule->view.empty()) text += ", view " + rule->view;
@@ -303,8 +303,8 @@ RuleSetChange change_of(const RuleLists& lists, const Rule* before,
   }
   describe_difference(meant_before, meant_after, change);
   count_dealt_axes(before, meant_before, after, meant_after, change);
-  change.text_before = said_text(before);
-  change.text_after = said_text(after);
+  change.text_before = rule_details_text(before);
+  change.text_after = rule_details_text(after);
   // If one side has a text, the other side needs one to compare.
   if (change.text_before.empty() && before != nullptr &&
       !change.text_after.empty()) {
@@ -480,7 +480,7 @@ void describe_crossing(const RuleLists& lists, const Unwitnessed& open,
   change.by = other.pattern;
   change.by_where = other.where;
   change.crossed = open.count;
-  change.stands_before = open.is_before;
+  change.precedes = open.is_before;
   change.is_shadowed = open.is_shadowed;
   change.is_untried = open.is_untried;
 }

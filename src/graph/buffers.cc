@@ -28,22 +28,22 @@ constexpr int64_t kLeast = int64_t{1} << 16U;
 
 // The header of a cached buffer, stored at its start. It needs no allocation of
 // its own, because buffers are also freed in the middle of an allocation.
-struct Kept {
+struct CachedBuffer {
   int64_t bytes = 0;
-  Kept* newer = nullptr;
-  Kept* older = nullptr;
+  CachedBuffer* newer = nullptr;
+  CachedBuffer* older = nullptr;
 };
 
 // Makes AddressSanitizer report any access to a cached buffer.
-void close(Kept* buffer) {
+void close(CachedBuffer* buffer) {
 #ifdef SHARDPLAN_POISONS
-  ASAN_POISON_MEMORY_REGION(buffer + 1,
-                            static_cast<size_t>(buffer->bytes) - sizeof(Kept));
+  ASAN_POISON_MEMORY_REGION(
+      buffer + 1, static_cast<size_t>(buffer->bytes) - sizeof(CachedBuffer));
 #else
   static_cast<void>(buffer);
 #endif
 }
-void open(Kept* buffer) {
+void open(CachedBuffer* buffer) {
 #ifdef SHARDPLAN_POISONS
   ASAN_UNPOISON_MEMORY_REGION(buffer, static_cast<size_t>(buffer->bytes));
 #else
@@ -57,7 +57,7 @@ class Store {
   void* take(int64_t bytes) {
     if (bytes < kLeast) return nullptr;
     const std::lock_guard lock(mutex_);
-    Kept* found = newest_;
+    CachedBuffer* found = newest_;
     while (found != nullptr && found->bytes != bytes) found = found->older;
     if (found == nullptr) return nullptr;
     unlink(found);
@@ -69,52 +69,53 @@ class Store {
   // Counts a buffer that is to be allocated, and frees cached ones to make
   // room.
   void make_room(int64_t bytes) {
-    Kept* gone = nullptr;
+    CachedBuffer* unlinked = nullptr;
     {
       const std::lock_guard lock(mutex_);
       count(bytes);
-      while (oldest_ != nullptr && memory_.held + memory_.kept > most_) {
-        gone = unlink_oldest(gone);
+      while (oldest_ != nullptr &&
+             memory_.held + memory_.cached > peak_in_use_) {
+        unlinked = unlink_oldest(unlinked);
       }
     }
-    give_back(gone);
+    free_all(unlinked);
   }
 
   // Subtracts a buffer that could not be allocated from the count.
-  void forget(int64_t bytes) {
+  void uncount(int64_t bytes) {
     const std::lock_guard lock(mutex_);
     memory_.held -= bytes;
   }
 
-  void let_go(void* memory, int64_t bytes) {
+  void release(void* memory, int64_t bytes) {
     {
       const std::lock_guard lock(mutex_);
       memory_.held -= bytes;
       if (users_ > 0 && bytes >= kLeast) {
-        auto* const buffer = new (memory) Kept{bytes, nullptr, newest_};
+        auto* const buffer = new (memory) CachedBuffer{bytes, nullptr, newest_};
         (newest_ != nullptr ? newest_->newer : oldest_) = buffer;
         newest_ = buffer;
-        memory_.kept += bytes;
+        memory_.cached += bytes;
         close(buffer);
         return;
       }
     }
     std::free(memory);
-    return_memory(bytes);
+    release_memory(bytes);
   }
 
   bool empty() {
-    Kept* gone = nullptr;
+    CachedBuffer* unlinked = nullptr;
     {
       const std::lock_guard lock(mutex_);
-      while (oldest_ != nullptr) gone = unlink_oldest(gone);
+      while (oldest_ != nullptr) unlinked = unlink_oldest(unlinked);
     }
-    return give_back(gone);
+    return free_all(unlinked);
   }
 
   void add_user() {
     const std::lock_guard lock(mutex_);
-    if (users_++ == 0) most_ = memory_.held;
+    if (users_++ == 0) peak_in_use_ = memory_.held;
   }
   void remove_user() {
     {
@@ -137,39 +138,39 @@ class Store {
   void count(int64_t bytes) {
     memory_.held += bytes;
     memory_.peak = std::max(memory_.peak, memory_.held);
-    most_ = std::max(most_, memory_.held);
+    peak_in_use_ = std::max(peak_in_use_, memory_.held);
   }
 
-  void unlink(Kept* buffer) {
+  void unlink(CachedBuffer* buffer) {
     (buffer->newer != nullptr ? buffer->newer->older : newest_) = buffer->older;
     (buffer->older != nullptr ? buffer->older->newer : oldest_) = buffer->newer;
-    memory_.kept -= buffer->bytes;
+    memory_.cached -= buffer->bytes;
   }
-  // Puts the oldest buffer before those in `gone`, and returns that list.
-  Kept* unlink_oldest(Kept* gone) {
-    Kept* const buffer = oldest_;
+  // Puts the oldest buffer before those in `unlinked`, and returns that list.
+  CachedBuffer* unlink_oldest(CachedBuffer* unlinked) {
+    CachedBuffer* const buffer = oldest_;
     unlink(buffer);
-    buffer->older = gone;
+    buffer->older = unlinked;
     return buffer;
   }
-  static bool give_back(Kept* gone) {
-    const bool any = gone != nullptr;
-    while (gone != nullptr) {
-      Kept* const next = gone->older;
-      const int64_t bytes = gone->bytes;
-      open(gone);
-      std::free(gone);
-      return_memory(bytes);
-      gone = next;
+  static bool free_all(CachedBuffer* unlinked) {
+    const bool any = unlinked != nullptr;
+    while (unlinked != nullptr) {
+      CachedBuffer* const next = unlinked->older;
+      const int64_t bytes = unlinked->bytes;
+      open(unlinked);
+      std::free(unlinked);
+      release_memory(bytes);
+      unlinked = next;
     }
     return any;
   }
 
   std::mutex mutex_;
   int users_ = 0;
-  int64_t most_ = 0;  // the most held at once since the first KeptBuffers
-  Kept* newest_ = nullptr;
-  Kept* oldest_ = nullptr;
+  int64_t peak_in_use_ = 0;  // since the first BufferCache
+  CachedBuffer* newest_ = nullptr;
+  CachedBuffer* oldest_ = nullptr;
   BufferMemory memory_;
 };
 
@@ -181,10 +182,10 @@ Store& store() {
 
 std::shared_ptr<void> owned(void* memory, int64_t bytes) {
   // If this throws, the deleter has run already.
-  return {memory, [bytes](void* given) { store().let_go(given, bytes); }};
+  return {memory, [bytes](void* given) { store().release(given, bytes); }};
 }
 
-void* made_anew(int64_t bytes, bool zeroed) {
+void* allocate(int64_t bytes, bool zeroed) {
   store().make_room(bytes);
   void* memory = nullptr;
   try {
@@ -194,11 +195,11 @@ void* made_anew(int64_t bytes, bool zeroed) {
     // written.
     memory = zeroed ? std::calloc(size, 1) : std::malloc(size);
     if (memory == nullptr) {
-      return_memory(bytes);
+      release_memory(bytes);
       throw std::bad_alloc();
     }
   } catch (...) {
-    store().forget(bytes);
+    store().uncount(bytes);
     throw;
   }
   return memory;
@@ -207,15 +208,15 @@ void* made_anew(int64_t bytes, bool zeroed) {
 }  // namespace
 
 std::shared_ptr<void> zeroed_buffer(int64_t bytes) {
-  void* const kept = store().take(bytes);
-  if (kept == nullptr) return owned(made_anew(bytes, true), bytes);
-  std::memset(kept, 0, static_cast<size_t>(bytes));
-  return owned(kept, bytes);
+  void* const cached = store().take(bytes);
+  if (cached == nullptr) return owned(allocate(bytes, true), bytes);
+  std::memset(cached, 0, static_cast<size_t>(bytes));
+  return owned(cached, bytes);
 }
 
 std::shared_ptr<void> unfilled_buffer(int64_t bytes) {
   void* memory = store().take(bytes);
-  if (memory == nullptr) memory = made_anew(bytes, false);
+  if (memory == nullptr) memory = allocate(bytes, false);
 #if !defined(NDEBUG) || !SHARDPLAN_OWN_NEW
   // The bytes are those of a NaN, so that reading before writing is noticed.
   std::memset(memory, 0xff, static_cast<size_t>(bytes));
@@ -223,12 +224,12 @@ std::shared_ptr<void> unfilled_buffer(int64_t bytes) {
   return owned(memory, bytes);
 }
 
-KeptBuffers::KeptBuffers() {
+BufferCache::BufferCache() {
   // In this order: the store must exist before it can be asked to free memory.
   store().add_user();
-  give_back_before_refusing([]() noexcept { return store().empty(); });
+  set_release_callback([]() noexcept { return store().empty(); });
 }
-KeptBuffers::~KeptBuffers() { store().remove_user(); }
+BufferCache::~BufferCache() { store().remove_user(); }
 
 BufferMemory buffer_memory() { return store().memory(); }
 void restart_buffer_peak() { store().restart_peak(); }

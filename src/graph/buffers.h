@@ -19,25 +19,25 @@ std::shared_ptr<void> zeroed_buffer(int64_t bytes);
 // they are read.
 std::shared_ptr<void> unfilled_buffer(int64_t bytes);
 
-// While a KeptBuffers exists, large buffers that are freed are cached for the
+// While a BufferCache exists, large buffers that are freed are cached for the
 // next request of the same size. Cached and used bytes together never exceed
 // the most that was used at once before, so the peak of a run is the same as
 // without the cache. Cached buffers count as allocated. They are freed before
-// an allocation is refused for a limit, and when the last KeptBuffers is
+// an allocation is refused for a limit, and when the last BufferCache is
 // destroyed.
-class KeptBuffers {
+class BufferCache {
  public:
-  KeptBuffers();
-  ~KeptBuffers();
-  KeptBuffers(const KeptBuffers&) = delete;
-  KeptBuffers& operator=(const KeptBuffers&) = delete;
+  BufferCache();
+  ~BufferCache();
+  BufferCache(const BufferCache&) = delete;
+  BufferCache& operator=(const BufferCache&) = delete;
 };
 
 // Bytes of buffers in the whole process.
 struct BufferMemory {
-  int64_t held = 0;  // in use
-  int64_t peak = 0;  // the most in use since the last restart
-  int64_t kept = 0;  // cached for reuse
+  int64_t held = 0;    // in use
+  int64_t peak = 0;    // the most in use since the last restart
+  int64_t cached = 0;  // free, for reuse
 };
 BufferMemory buffer_memory();
 void restart_buffer_peak();  // sets the peak to what is held now

@@ -168,8 +168,8 @@ Values split(const CompositeUse& use, Graph& graph, Diagnostics& diags) {
   Expansion out(use, graph, diags);
   const Shape& shape = out.shape(out.operand(0));
   const auto rank = static_cast<double>(shape.size());
-  const double asked = number_of(use.attributes, "dim", -1);
-  const double dim = asked < 0 ? asked + rank : asked;
+  const double requested = number_of(use.attributes, "dim", -1);
+  const double dim = requested < 0 ? requested + rank : requested;
   if (!(dim >= 0 && dim < rank) || dim != std::floor(dim)) {
     out.fail("`dim` is not a dimension of " + shape_text(shape));
     return std::nullopt;

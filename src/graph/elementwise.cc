@@ -91,7 +91,7 @@ uint32_t to_nearest(uint32_t magnitude) {
 
 // Quiets a NaN and keeps the upper bits of its payload; callers keep its sign.
 template <uint32_t dropped>
-uint32_t kept_nan(uint32_t magnitude) {
+uint32_t quiet_nan(uint32_t magnitude) {
   return (magnitude | kQuiet) & ~((1U << dropped) - 1U);
 }
 
@@ -99,9 +99,10 @@ struct ToBf16 {
   static float round(float number) {
     const auto bits = std::bit_cast<uint32_t>(number);
     const uint32_t magnitude = bits & ~kSign;
-    const uint32_t kept = magnitude > kInfinityBits ? kept_nan<16>(magnitude)
-                                                    : to_nearest<16>(magnitude);
-    return std::bit_cast<float>(kept | (bits & kSign));
+    const uint32_t result = magnitude > kInfinityBits
+                                ? quiet_nan<16>(magnitude)
+                                : to_nearest<16>(magnitude);
+    return std::bit_cast<float>(result | (bits & kSign));
   }
 };
 
@@ -119,9 +120,9 @@ struct ToF16 {
     const auto subnormal = std::bit_cast<uint32_t>(shifted - 0.5F);
     const uint32_t number_bits =
         magnitude < kLeastNormal ? subnormal : in_range;
-    const uint32_t kept =
-        magnitude > kInfinityBits ? kept_nan<13>(magnitude) : number_bits;
-    return std::bit_cast<float>(kept | (bits & kSign));
+    const uint32_t result =
+        magnitude > kInfinityBits ? quiet_nan<13>(magnitude) : number_bits;
+    return std::bit_cast<float>(result | (bits & kSign));
   }
 };
 

@@ -95,7 +95,7 @@ Matrix<T> part(Matrix<T> matrix, int64_t row, int64_t column) {
 
 // Returns whether B is stored by columns, like the weight of a linear layer.
 template <typename T>
-bool lies_transposed(const MatrixProduct<T>& product) {
+bool is_transposed(const MatrixProduct<T>& product) {
   return std::abs(product.b.row_stride) < std::abs(product.b.column_stride);
 }
 
@@ -267,22 +267,22 @@ void multiply_all(int64_t m, int64_t n, int64_t k,
     }
     return;
   }
-  const auto run = [&](std::span<const MatrixProduct<T>> alike) {
-    if (alike.empty()) return;
+  const auto run = [&](std::span<const MatrixProduct<T>> group) {
+    if (group.empty()) return;
     cntx_t* context =
         context_of(kernels == Kernels::BySize
-                       ? choose<T>(m, n, k, lies_transposed(alike.front()))
+                       ? choose<T>(m, n, k, is_transposed(group.front()))
                        : kernels);
     if (const auto kernel = packed_kernel<T>(m, n, k, context)) {
-      multiply_packed(*kernel, {m, n, k}, alike, arithmetic, threads);
+      multiply_packed(*kernel, {m, n, k}, group, arithmetic, threads);
     } else {
-      by_tiles(m, n, k, alike, threads, context, multiply_tile);
+      by_tiles(m, n, k, group, threads, context, multiply_tile);
     }
   };
   // Neither a product's result nor its kernels may depend on the other
   // products.
   const auto is_other = [&](const MatrixProduct<T>& each) {
-    return lies_transposed(each) != lies_transposed(products.front());
+    return is_transposed(each) != is_transposed(products.front());
   };
   if (std::none_of(products.begin(), products.end(), is_other)) {
     run(products);
@@ -290,7 +290,7 @@ void multiply_all(int64_t m, int64_t n, int64_t k,
   }
   std::vector<MatrixProduct<T>> sorted(products.begin(), products.end());
   const auto other =
-      std::stable_partition(sorted.begin(), sorted.end(), lies_transposed<T>);
+      std::stable_partition(sorted.begin(), sorted.end(), is_transposed<T>);
   const auto transposed = static_cast<size_t>(other - sorted.begin());
   run(std::span(sorted).first(transposed));
   run(std::span(sorted).subspan(transposed));

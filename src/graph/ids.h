@@ -50,9 +50,9 @@ struct IdRange {
   };
 
   int first = 0;
-  int behind = 0;
+  int past_last = 0;
   Iterator begin() const { return {first}; }
-  Iterator end() const { return {behind}; }
+  Iterator end() const { return {past_last}; }
 };
 
 // A vector that is indexed by ids only.

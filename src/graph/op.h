@@ -117,28 +117,28 @@ struct AttributeDef {
 };
 
 // The cost of recomputing a result that was not saved.
-enum class Repeat : uint8_t {
-  Unsaid,
+enum class RecomputeCost : uint8_t {
+  Unset,
   View,       // nothing: the result is a view of the operand or of a part of it
   Pointwise,  // reads and writes memory, element by element
   Cheap,      // reads and writes memory
-  Dear,       // products, lookups, exchanges of tokens
+  Expensive,  // products, lookups, exchanges of tokens
 };
 // Returns whether recomputing only reads and writes memory.
-inline bool is_cheap(Repeat repeat) {
-  return repeat == Repeat::Cheap || repeat == Repeat::Pointwise;
+inline bool is_cheap(RecomputeCost cost) {
+  return cost == RecomputeCost::Cheap || cost == RecomputeCost::Pointwise;
 }
 
 // The values of the forward pass that the gradient of an operation reads.
 // Sources: the derivatives in PyTorch's derivatives.yaml and JAX's jvp rules.
 enum class ReadOperands : uint8_t {
-  Unsaid,
+  Unset,
   None,
   All,
   OfOthers,  // a product: each operand is read only for the others' gradients
 };
 struct GradientReads {
-  ReadOperands operands = ReadOperands::Unsaid;
+  ReadOperands operands = ReadOperands::Unset;
   std::vector<int> only = {};  // indices of operands; empty: all
   bool result = false;
 };
@@ -203,7 +203,7 @@ struct OpDef {
   // holds it holds the operand's storage. A program may still copy if strides
   // do not allow a view (graph/tensor.h), but estimates of memory treat it as a
   // view.
-  Repeat repeat = Repeat::Unsaid;
+  RecomputeCost recompute_cost = RecomputeCost::Unset;
   GradientReads gradient;
   InnerSteps (*inner_steps)(const Attributes& attributes) =
       [](const Attributes& /*attributes*/) { return InnerSteps::None; };

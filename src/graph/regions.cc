@@ -56,7 +56,7 @@ class AttentionFinder {
   // softmax.weights.
   std::optional<Region> attention_around(Region& softmax) const {
     std::set<NodeId> nodes(softmax.nodes.begin(), softmax.nodes.end());
-    softmax.weights = product_behind(softmax.nodes.back(), nodes);
+    softmax.weights = following_product(softmax.nodes.back(), nodes);
     if (!add_scores(softmax, nodes) || !softmax.weights) return std::nullopt;
     Region attention;
     attention.kind = Region::Kind::Attention;
@@ -101,7 +101,8 @@ class AttentionFinder {
 
   // Returns whether a kernel of attention may contain the operation.
   static bool is_inside(const GraphNode& node) {
-    return is_cheap(node.op->repeat) || node.op->repeat == Repeat::View;
+    return is_cheap(node.op->recompute_cost) ||
+           node.op->recompute_cost == RecomputeCost::View;
   }
 
   // Adds the products of values that the scores are made of, and the operations
@@ -131,7 +132,7 @@ class AttentionFinder {
   // Returns the only product of values that reads a node's result, after any
   // other operations, or none. Adds those operations and the product to
   // `nodes`.
-  NodeId product_behind(NodeId node, std::set<NodeId>& nodes) const {
+  NodeId following_product(NodeId node, std::set<NodeId>& nodes) const {
     while (true) {
       const ValueId result = graph_.nodes[node].result;
       if (reads_[result] != 1) return {};

@@ -286,7 +286,7 @@ std::optional<Model> shrink(const ForwardDefinition& model,
   ForwardDefinition small = model;
   small.is_small = true;
   for (auto& [name, value] : Shrinking(model, large.pass, mesh).run()) {
-    small.given.insert_or_assign(name, std::move(value));
+    small.known_values.insert_or_assign(name, std::move(value));
   }
   const auto shrunk = write_quietly(small, large, diags);
   if (!shrunk) return std::nullopt;

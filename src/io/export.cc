@@ -399,7 +399,7 @@ std::string numbered_pattern(std::string_view name) {
 }
 
 // The parameters that share one numbered pattern.
-struct Likes {
+struct PatternGroup {
   size_t first = 0;
   bool one_spec = true;
 };
@@ -422,7 +422,7 @@ bool is_left_out(const ExportInput& input, size_t parameter) {
 ResolvedTable resolved_table(const ExportInput& input) {
   const Manifest& manifest = input.manifest;
   std::unordered_map<std::string, size_t> number_of;
-  std::vector<Likes> groups;
+  std::vector<PatternGroup> groups;
   std::vector<size_t> group_of;
   group_of.reserve(manifest.size());
   for (size_t i = 0; i < manifest.size(); ++i) {
@@ -430,7 +430,7 @@ ResolvedTable resolved_table(const ExportInput& input) {
         numbered_pattern(manifest.name(i)), groups.size());
     if (is_new) groups.push_back({i, true});
     group_of.push_back(entry->second);
-    Likes& group = groups[entry->second];
+    PatternGroup& group = groups[entry->second];
     group.one_spec =
         group.one_spec &&
         is_left_out(input, i) == is_left_out(input, group.first) &&
@@ -445,7 +445,7 @@ ResolvedTable resolved_table(const ExportInput& input) {
       ++table.left_out;
       continue;
     }
-    const Likes& group = groups[group_of[i]];
+    const PatternGroup& group = groups[group_of[i]];
     const bool folded = group.one_spec && members[group_of[i]] > 1;
     if (folded && group.first != i) continue;
     table.entries.push_back({folded ? numbered_pattern(manifest.name(i))

@@ -43,10 +43,10 @@ bool stays_within(const std::string& path, const std::string& root,
          (*real + "/").find("/.git/") == std::string::npos;
 }
 
-FencedHost::FencedHost(Host& below, std::string root, std::string because)
-    : PassingHost(below),
+FencedHost::FencedHost(Host& below, std::string root, std::string reason)
+    : ForwardingHost(below),
       root_(std::move(root)),
-      because_(std::move(because)) {}
+      reason_(std::move(reason)) {}
 
 void FencedHost::admit(const std::string& path) {
   const std::lock_guard<std::mutex> lock(mutex_);
@@ -61,17 +61,17 @@ bool FencedHost::is_admitted(const std::string& path) {
 void FencedHost::leads_to(const std::string& from, const std::string& path) {
   // No file is next to standard input.
   if (from != "-" && is_admitted(from)) admit(path);
-  PassingHost::leads_to(from, path);
+  ForwardingHost::leads_to(from, path);
 }
 
-FencedHost::Is FencedHost::judge(const std::string& path) {
-  if (is_admitted(path)) return Is::Open;
-  if (!stays_within(path, root_, below())) return Is::Outside;
-  if (below().file_info(path)) return Is::Open;
+FencedHost::Access FencedHost::access_to(const std::string& path) {
+  if (is_admitted(path)) return Access::Open;
+  if (!stays_within(path, root_, below())) return Access::Outside;
+  if (below().file_info(path)) return Access::Open;
   // Either nothing is there or a broken link. For a link that leads outside,
   // treating it as absent would reveal whether its target exists.
-  return has_name(directory_of(path), file_name_of(path)) ? Is::DeadLink
-                                                          : Is::Open;
+  return has_name(directory_of(path), file_name_of(path)) ? Access::DeadLink
+                                                          : Access::Open;
 }
 
 bool FencedHost::has_name(const std::string& folder, const std::string& name) {
@@ -93,7 +93,7 @@ std::optional<FileInfo> FencedHost::file_info(const std::string& path) {
         stays_within(folder.empty() ? "." : folder, root_, below());
     return within ? below().file_info(path) : std::nullopt;
   }
-  if (judge(path) == Is::Open) return below().file_info(path);
+  if (access_to(path) == Access::Open) return below().file_info(path);
   // Nothing exists below a file. Only links inside the root may reveal that.
   const std::string folder = directory_of(path);
   const bool is_inside = !path.starts_with('/') || is_below(path, root_);
@@ -105,28 +105,28 @@ std::optional<FileInfo> FencedHost::file_info(const std::string& path) {
 }
 
 std::vector<std::string> FencedHost::list_directory(const std::string& path) {
-  if (judge(path) != Is::Open) return {};
+  if (access_to(path) != Access::Open) return {};
   return below().list_directory(path);
 }
 
 std::shared_ptr<const Bytes> FencedHost::read_file(const std::string& path,
                                                    int64_t limit,
                                                    std::string& why) {
-  switch (judge(path)) {
-    case Is::Open:
+  switch (access_to(path)) {
+    case Access::Open:
       return below().read_file(path, limit, why);
-    case Is::Outside:
-      why = "it leads outside " + in_backticks(root_) + ", and " + because_;
+    case Access::Outside:
+      why = "it leads outside " + in_backticks(root_) + ", and " + reason_;
       return nullptr;
-    case Is::DeadLink:
+    case Access::DeadLink:
       why = "it is a broken symbolic link";
       return nullptr;
   }
   return nullptr;
 }
 
-std::string path_beside(const std::string& from, std::string_view name,
-                        Host& host) {
+std::string path_relative_to(const std::string& from, std::string_view name,
+                             Host& host) {
   std::string path = name.starts_with('/')
                          ? std::string(name)
                          : join_path(directory_of(from), name);

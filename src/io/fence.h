@@ -42,12 +42,12 @@ bool stays_within(const std::string& path, const std::string& root, Host& host);
 
 // A Host that enforces the fence. Several threads may share it if they may
 // share the host below.
-class FencedHost : public PassingHost {
+class FencedHost : public ForwardingHost {
  public:
   // `root` is a real path; if it is "", only admitted paths are opened.
-  // `because` ends the sentence "it leads outside `root`, and ..". `below` must
+  // `reason` ends the sentence "it leads outside `root`, and ..". `below` must
   // outlive this host.
-  FencedHost(Host& below, std::string root, std::string because);
+  FencedHost(Host& below, std::string root, std::string reason);
 
   // Opens `path` from now on, because the user named it.
   void admit(const std::string& path);
@@ -59,15 +59,15 @@ class FencedHost : public PassingHost {
                                          std::string& why) override;
 
  private:
-  enum class Is : uint8_t { Open, Outside, DeadLink };
-  Is judge(const std::string& path);
+  enum class Access : uint8_t { Open, Outside, DeadLink };
+  Access access_to(const std::string& path);
   bool is_admitted(const std::string& path);
   // Returns whether a folder has an entry of this name, including a broken
   // link.
   bool has_name(const std::string& folder, const std::string& name);
 
   std::string root_;
-  std::string because_;
+  std::string reason_;
   std::mutex mutex_;
   std::set<std::string> admitted_;  // paths as the user spells them
   std::map<std::string, std::set<std::string>> names_in_;  // entries by folder
@@ -75,8 +75,8 @@ class FencedHost : public PassingHost {
 
 // Returns the path of a file that `from` names, or that is looked for next to
 // it.
-std::string path_beside(const std::string& from, std::string_view name,
-                        Host& host);
+std::string path_relative_to(const std::string& from, std::string_view name,
+                             Host& host);
 // Returns the path of an entry of a folder.
 std::string path_in(const std::string& folder, std::string_view name,
                     Host& host);

@@ -30,9 +30,9 @@ extern const ManifestFormat kStableHlo;
 extern const ManifestFormat kGraph;
 
 // Returns an empty span in a file whose bytes cannot be shown, for remarks.
-inline Span nowhere_in(const std::string& name, Diagnostics& diags) {
+inline Span empty_span_in(const std::string& name, Diagnostics& diags) {
   auto source = std::make_shared<SourceFile>(name, std::string());
-  diags.keep(source);
+  diags.add_source(source);
   return {source.get(), 0, 0};
 }
 
@@ -46,10 +46,10 @@ const std::vector<Manifest>& family_samples();
 // Reads the file next to the config at `path` that describes its quantisation
 // when the config itself does not. Returns nullopt if the file cannot be read
 // or has an unknown method (reported as SP009).
-std::optional<QuantisationFile> quantisation_beside(const std::string& path,
-                                                    const Document& config,
-                                                    Host& host,
-                                                    Diagnostics& diags);
+std::optional<QuantisationFile> read_quantisation_file(const std::string& path,
+                                                       const Document& config,
+                                                       Host& host,
+                                                       Diagnostics& diags);
 
 // Adds what the config's architecture knows about the tensors of a checkpoint:
 // their roles (Manifest::kinds), and which of them are buffers. If the config

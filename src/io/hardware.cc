@@ -71,12 +71,12 @@ std::optional<HardwareProfile> load_hardware(const std::string& name_or_path,
   if (is_hardware_path(name_or_path)) {
     SourcePtr file = read_source(name_or_path, kWholeFile, host, diags);
     if (file == nullptr) return std::nullopt;
-    diags.keep(file);
+    diags.add_source(file);
     if (refuse_other_hardware(*file, diags)) return std::nullopt;
     return read_hardware(std::move(file), diags, tables);
   }
   // People write L40S and H100; profile names are in lower case.
-  const std::string meant(hardware_called(name_or_path));
+  const std::string meant(profile_of_accelerator(name_or_path));
   SourcePtr shipped = find_shipped(
       kHardwareFolder, meant.empty() ? lower_case(name_or_path) : meant, diags);
   if (shipped != nullptr) {

@@ -92,7 +92,7 @@ std::optional<Manifest> read_file(const std::string& path,
                                   SourcePtr file = nullptr) {
   if (file == nullptr) file = read_head(path, host, diags);
   if (file == nullptr) return std::nullopt;
-  diags.keep(file);
+  diags.add_source(file);
   const std::string_view head = file->text().substr(0, kHeadBytes);
   if (is_plan(head)) {
     return diags
@@ -224,7 +224,7 @@ void add_config(const std::string& path, Manifest& manifest, Host& host,
   }
   manifest.config_unread = true;
   const Diagnostic& first = problems.all().front();
-  if (source != nullptr) diags.keep(source);
+  if (source != nullptr) diags.add_source(source);
   diags
       .report(first.code, Severity::Warning,
               first.labels.empty() ? Span{} : first.labels.front().where,
@@ -245,7 +245,7 @@ std::span<const ManifestFormat> manifest_formats() {
 
 SourcePtr read_source(const std::string& path, int64_t limit, Host& host,
                       Diagnostics& diags) {
-  note_work("reading", path == "-" ? "<stdin>" : path);
+  set_current_work("reading", path == "-" ? "<stdin>" : path);
   std::string why;
   std::shared_ptr<const Bytes> bytes =
       path == "-" ? host.read_stdin(why) : host.read_file(path, limit, why);
@@ -255,7 +255,7 @@ SourcePtr read_source(const std::string& path, int64_t limit, Host& host,
   }
   auto source = std::make_shared<SourceFile>(path == "-" ? "<stdin>" : path,
                                              std::move(bytes));
-  diags.keep(source);
+  diags.add_source(source);
   return refuse_lfs_pointer(*source, diags) ? nullptr : source;
 }
 
@@ -282,7 +282,7 @@ ArchitecturePtr read_architecture_file(
                if (auto shipped = find_architecture(name)) return shipped;
                if (name.find_first_of("/\\") != name.npos) return nullptr;
                const std::string beside =
-                   path_beside(path, std::string(name) + ".yaml", host);
+                   path_relative_to(path, std::string(name) + ".yaml", host);
                const auto read = known.find(beside);
                if (read != known.end()) return read->second;
                if (depth > kMaxArchitectureDepth || !host.file_info(beside)) {
@@ -345,7 +345,7 @@ std::optional<Manifest> load_manifest(const std::string& path,
   if (given.scheme) {
     reading.scheme = load_name_scheme(*given.scheme, host, diags);
     if (reading.scheme == nullptr) return std::nullopt;
-    diags.keep(reading.scheme->source);
+    diags.add_source(reading.scheme->source);
   }
   reading.lora = given.lora;
   // These flags apply only to a config.json.
@@ -385,7 +385,7 @@ std::optional<Manifest> load_manifest(const std::string& path,
       (is_directory || is_weights(*manifest) ||
        quantised_weight(*manifest) >= 0)) {
     add_config(is_directory ? path_in(path, kConfigName, host)
-                            : path_beside(path, kConfigName, host),
+                            : path_relative_to(path, kConfigName, host),
                *manifest, host, diags);
   }
   if (reading.architecture != nullptr && !is_config &&

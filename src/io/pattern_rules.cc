@@ -167,8 +167,8 @@ bool is_same_rule(const Rule& a, const Rule& b) {
 // Reports SP109 when the original reading gives different rules.
 void compare_readings(const SourcePtr& source, const std::vector<Rule>& ours,
                       Diagnostics& diags) {
-  Diagnostics unheard;
-  PatternParser original(source, PatternReading::Original, unheard);
+  Diagnostics ignored;
+  PatternParser original(source, PatternReading::Original, ignored);
   const std::vector<Rule> theirs = original.parse();
   if (original.good() && std::ranges::equal(ours, theirs, is_same_rule)) return;
   const auto [our, their] = std::mismatch(
@@ -197,7 +197,7 @@ bool read_pattern(SourcePtr source, PatternReading reading, RuleSet& rules,
                   Diagnostics& diags) {
   PatternParser parser(source, reading, diags);
   std::vector<Rule> read = parser.parse();
-  diags.keep(source);
+  diags.add_source(source);
   if (!parser.good()) return false;
   if (reading == PatternReading::Strict) compare_readings(source, read, diags);
   for (const auto& part : parser.dropped()) {

@@ -113,9 +113,9 @@ bool read_extras(const Node& node, Rule& rule, Diagnostics& diags) {
     rule.from_last = last;
   }
   if (const auto dim = node.find("decode_dim")) {
-    constexpr int64_t kMost = 64;
+    constexpr int64_t kMax = 64;
     const auto number = dim->integer();
-    if (!number || *number < -kMost || *number > kMost) {
+    if (!number || *number < -kMax || *number > kMax) {
       diags.error(Code::MalformedDocument, dim->span(),
                   "`decode_dim` must be a dimension index");
       return false;

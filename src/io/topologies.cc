@@ -252,8 +252,8 @@ class TopologyReader {
     }
     const std::string turned =
         std::to_string(*number) + "x" + std::string(text_.substr(0, end));
-    Diagnostics unheard;
-    const auto meant = TopologyReader(turned, {}, false, unheard).read();
+    Diagnostics ignored;
+    const auto meant = TopologyReader(turned, {}, false, ignored).read();
     if (!meant) return std::nullopt;
     return meant->name;
   }
@@ -325,7 +325,7 @@ class TopologyReader {
 
 }  // namespace
 
-std::string_view hardware_called(std::string_view name) {
+std::string_view profile_of_accelerator(std::string_view name) {
   const auto plain = find_spelled(plain_accelerators(), name);
   return plain.entry == nullptr ? std::string_view() : plain.entry->hardware;
 }

@@ -75,7 +75,7 @@ struct PlainAccelerator {
 std::span<const PlainAccelerator> plain_accelerators();
 // Returns the profile of the accelerator with this name, in any case:
 // "h100-sxm" for "H100". Returns "" if there is none.
-std::string_view hardware_called(std::string_view name);
+std::string_view profile_of_accelerator(std::string_view name);
 
 // A name with two meanings, which is refused.
 struct AmbiguousTopology {

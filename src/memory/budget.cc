@@ -451,7 +451,7 @@ class Maker {
     }
   }
 
-  bool lies_on_host(size_t category) const {
+  bool is_on_host(size_t category) const {
     const Offload& offload = options_.state.offload;
     switch (static_cast<Category>(category)) {
       case Category::Parameters:
@@ -468,7 +468,7 @@ class Maker {
   }
   Totals on_device(Totals totals) const {
     for (size_t i = 0; i < totals.size(); ++i) {
-      if (lies_on_host(i)) totals[i] = 0;
+      if (is_on_host(i)) totals[i] = 0;
     }
     return totals;
   }
@@ -517,8 +517,8 @@ class Maker {
                  const std::map<int64_t, int64_t>& stages) {
     BudgetClass entry;
     for (size_t i = 0; i < kCategories; ++i) {
-      (lies_on_host(i) ? entry.on_host : entry.bytes)[i] = bytes[i];
-      (lies_on_host(i) ? entry.host : entry.total) += bytes[i];
+      (is_on_host(i) ? entry.on_host : entry.bytes)[i] = bytes[i];
+      (is_on_host(i) ? entry.host : entry.total) += bytes[i];
     }
     for (const auto& [stage, devices] : stages) {
       entry.devices += devices;

@@ -22,8 +22,8 @@ struct Fit {
   std::optional<int64_t> headroom;  // usable - needed; >= 0 if it fits
 
   // Returns true if it fits, or if no limit is known.
-  bool surely() const { return !usable || fits.value_or(false); }
-  bool perhaps() const { return usable && !fits; }
+  bool will_fit() const { return !usable || fits.value_or(false); }
+  bool may_fit() const { return usable && !fits; }
 };
 
 // The fit after a change to the configuration.

@@ -122,18 +122,18 @@ std::string unknown_layers(const LayerStates& state) {
 
 // Converts a cached tensor of the facts. Names other than those of a KV cache
 // proper, "kv" and "latent", are preserved.
-KvLayer kept_layer(const KeptTensor& kept) {
+KvLayer cached_layer(const CachedTensor& cached) {
   KvLayer layer;
-  (kept.heads > 0 ? layer.width : layer.latent) = kept.width;
-  layer.heads = kept.heads;
-  layer.recurrent = kept.per == KeptTensor::Per::Sequence;
-  layer.columns = kept.columns;
-  layer.dtype = kept.dtype;
-  if (kept.name != "kv" && kept.name != "latent") layer.name = kept.name;
-  layer.every = kept.every;
-  if (kept.per == KeptTensor::Per::Token) layer.window = kept.tokens;
-  if (kept.per == KeptTensor::Per::Source) {
-    layer.source = kept.tokens > 0 ? kept.tokens : kSourceTokens;
+  (cached.heads > 0 ? layer.width : layer.latent) = cached.width;
+  layer.heads = cached.heads;
+  layer.recurrent = cached.per == CachedTensor::Per::Sequence;
+  layer.columns = cached.columns;
+  layer.dtype = cached.dtype;
+  if (cached.name != "kv" && cached.name != "latent") layer.name = cached.name;
+  layer.every = cached.every;
+  if (cached.per == CachedTensor::Per::Token) layer.window = cached.tokens;
+  if (cached.per == CachedTensor::Per::Source) {
+    layer.source = cached.tokens > 0 ? cached.tokens : kSourceTokens;
   }
   return layer;
 }
@@ -180,8 +180,8 @@ std::optional<std::vector<KvLayer>> kv_layers(const Facts& facts, int64_t begin,
     end = std::min(end, std::ssize(state.layers));
     for (int64_t i = begin; i < end; ++i) {
       const uint32_t kind = state.layers[static_cast<size_t>(i)];
-      for (const KeptTensor& each : state.kinds[kind].kept) {
-        layers.push_back(kept_layer(each));
+      for (const CachedTensor& each : state.kinds[kind].cached) {
+        layers.push_back(cached_layer(each));
       }
     }
     return layers;
@@ -364,7 +364,7 @@ void report_unknown(const AxisName& axis, std::string_view flag,
 
 // Returns whether the requested axes exist and each is requested once; reports
 // every problem.
-bool check_asked(const Plan& plan, const KvAxesAsked& asked,
+bool check_asked(const Plan& plan, const RequestedKvAxes& asked,
                  Diagnostics& diags) {
   const std::array<std::pair<std::string_view, const AxisNames*>, 3> lists = {
       {{"`--kv-axes`", &asked.heads},
@@ -452,15 +452,16 @@ AxisNames axes_of_states(const Manifest& manifest,
 // Returns the matrices of modules that cache something per token or per
 // sequence, with the dimension that the architecture labels as the parts of the
 // cache.
-std::vector<KeyProjection> kept_projections(const Manifest& manifest,
-                                            KeptTensor::Per per) {
+std::vector<KeyProjection> cached_projections(const Manifest& manifest,
+                                              CachedTensor::Per per) {
   std::set<std::pair<std::string_view, std::string_view>> parts;
   for (const LayerState& kind : manifest.facts.state.kinds) {
-    for (const KeptTensor& kept : kind.kept) {
-      if (kept.label.empty() || kept.per != per) continue;
-      parts.emplace(kept.module, kept.label);
+    for (const CachedTensor& cached : kind.cached) {
+      if (cached.label.empty() || cached.per != per) continue;
+      parts.emplace(cached.module, cached.label);
       // If every head has its own keys, the matrices consist of heads.
-      if (kept.label == kKvHeadsLabel) parts.emplace(kept.module, kHeadsLabel);
+      if (cached.label == kKvHeadsLabel)
+        parts.emplace(cached.module, kHeadsLabel);
     }
   }
   std::vector<KeyProjection> found;
@@ -483,7 +484,7 @@ std::vector<KeyProjection> kept_projections(const Manifest& manifest,
         // does not apply: the parts of a convolution's state are whole where
         // the layer's heads are sharded.
         const bool in_parts =
-            per == KeptTensor::Per::Token &&
+            per == CachedTensor::Per::Token &&
             std::ranges::any_of(each.parts, [&](const DimPart& part) {
               return is_kept(part.label);
             });
@@ -518,18 +519,18 @@ std::vector<KeyProjection> key_projections(const Manifest& manifest) {
     }
   }
   // No module has a known name, so the labels of the architecture are used.
-  return found.empty() ? kept_projections(manifest, KeptTensor::Per::Token)
+  return found.empty() ? cached_projections(manifest, CachedTensor::Per::Token)
                        : found;
 }
 
 std::vector<KeyProjection> state_projections(const Manifest& manifest) {
-  return kept_projections(manifest, KeptTensor::Per::Sequence);
+  return cached_projections(manifest, CachedTensor::Per::Sequence);
 }
 
 std::optional<KvAxes> kv_axes(const Manifest& manifest,
                               const std::vector<KeyProjection>& projections,
                               const std::vector<KeyProjection>& states,
-                              const Plan& plan, const KvAxesAsked& asked,
+                              const Plan& plan, const RequestedKvAxes& asked,
                               Diagnostics& diags) {
   if (!check_asked(plan, asked, diags)) return std::nullopt;
   KvAxes axes{asked.heads, asked.batch, asked.sequence, "as `--kv-axes` says"};

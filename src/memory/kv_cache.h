@@ -70,7 +70,7 @@ struct KvLayer {
   // "ssm", "cross"; "" for keys and values and for a latent. Refers to the
   // facts, which must outlive it.
   std::string_view name = {};
-  int64_t columns = 1;  // as KeptTensor::columns
+  int64_t columns = 1;  // as CachedTensor::columns
 
   bool operator==(const KvLayer&) const = default;
 };
@@ -241,7 +241,7 @@ struct KvAxes {
 };
 
 // Axes that the user requested by name; each list is empty if none were.
-struct KvAxesAsked {
+struct RequestedKvAxes {
   AxisNames heads = {};     // --kv-axes
   AxisNames batch = {};     // --batch-axes
   AxisNames sequence = {};  // --sequence-axes
@@ -252,7 +252,7 @@ struct KvAxesAsked {
 std::optional<KvAxes> kv_axes(const Manifest& manifest,
                               const std::vector<KeyProjection>& projections,
                               const std::vector<KeyProjection>& states,
-                              const Plan& plan, const KvAxesAsked& asked,
+                              const Plan& plan, const RequestedKvAxes& asked,
                               Diagnostics& diags);
 KvSharding kv_sharding(const Mesh& mesh, const KvAxes& axes);
 

@@ -168,9 +168,9 @@ struct StateLeaf {
   std::string_view role;
   TensorType type;     // the whole tensor as stored, with declarations
   PartitionSpec spec;  // with ZeRO's axes if they shard a dimension
-  std::optional<Dealt> dealt = {};  // that of the parameter
-  std::string view = {};            // the view of the mesh whose axes the spec
-                                    // names
+  std::optional<ExpertPlacement> dealt = {};  // that of the parameter
+  std::string view = {};  // the view of the mesh whose axes the spec
+                          // names
   LeafLayout layout = LeafLayout::Spec;
   // Ranks among which ZeRO divides the shard that the spec gives; 1: not
   // divided.

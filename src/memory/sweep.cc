@@ -72,7 +72,7 @@ std::vector<size_t> frontier(const std::vector<SweepPoint>& points,
   std::map<Key, size_t> groups;
   std::vector<std::vector<size_t>> members;
   for (size_t i = 0; i < points.size(); ++i) {
-    if (!points[i].is_sure() || meshes[points[i].mesh].errors > 0) continue;
+    if (!points[i].will_fit() || meshes[points[i].mesh].errors > 0) continue;
     const std::optional<SweptStep>& step = points[i].step;
     const Key key{points[i].batch, points[i].seq, step ? step->microbatches : 0,
                   step ? step->remat : "", points[i].device};

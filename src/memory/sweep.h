@@ -104,8 +104,8 @@ struct SweepPoint {
   // device, minus the sequences.
   double cost() const;
   // Return whether it fits, or may fit, and a framework runs it.
-  bool is_sure() const { return refused.empty() && fit.surely(); }
-  bool is_possible() const { return refused.empty() && fit.perhaps(); }
+  bool will_fit() const { return refused.empty() && fit.will_fit(); }
+  bool may_fit() const { return refused.empty() && fit.may_fit(); }
 };
 
 // Returns the best points: those that fit, on meshes without errors, and that

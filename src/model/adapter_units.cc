@@ -11,7 +11,7 @@ namespace {
 
 struct Adapter {
   std::string_view layer;  // "model.layers.0.self_attn.q_proj"
-  bool gives = false;      // it is lora_B
+  bool is_output = false;  // it is lora_B
 };
 
 // Parses `q_proj.lora_B.weight`, `q_proj.lora_B.default.weight`.
@@ -21,10 +21,10 @@ std::optional<Adapter> adapter_of(std::string_view name) {
     return std::nullopt;
   }
   const std::string_view part = name.substr(at + 1);
-  const bool gives = part.starts_with("lora_B.");
-  if (!gives && !part.starts_with("lora_A.")) return std::nullopt;
+  const bool is_output = part.starts_with("lora_B.");
+  if (!is_output && !part.starts_with("lora_A.")) return std::nullopt;
   if (std::ranges::count(part, '.') > 2) return std::nullopt;
-  return Adapter{name.substr(0, at), gives};
+  return Adapter{name.substr(0, at), is_output};
 }
 
 // Returns the architecture's explanation of the adapted weight; null if there
@@ -54,7 +54,7 @@ std::optional<std::vector<Unit>> adapter_units(std::string_view name,
   std::vector<Unit> units;
   if (type.shape.size() != 2) return units;
   const std::string layer(adapter->layer);
-  const size_t dim = adapter->gives ? 0 : 1;
+  const size_t dim = adapter->is_output ? 0 : 1;
   if (const auto* of = kind_of_layer(layer, hints)) {
     // A weight of GPT-2 is stored transposed.
     const auto& [known, kind] = *of;

@@ -11,7 +11,7 @@
 #include "model/architecture/values.h"
 #include "model/architectures.h"
 #include "model/from_config.h"
-#include "model/kept_state.h"
+#include "model/generation_state.h"
 
 namespace shardplan {
 namespace {
@@ -50,7 +50,7 @@ class Reading {
   std::optional<LayerStates> state(const ArchitectureClass& model_class,
                                    const std::vector<int64_t>& windows,
                                    DType dtype) {
-    return kept_state(values_, model_class, windows, dtype);
+    return generation_state(values_, model_class, windows, dtype);
   }
   // Returns whether the architecture has the table, not only for a forward
   // pass.
@@ -183,7 +183,7 @@ LayerStates layer_state(const Node& config, const Node& text,
     kind.model_class = &kind.architecture->classes.front();
   }
   if (kind.model_class == nullptr ||
-      !says_what_is_kept(*kind.architecture, *kind.model_class)) {
+      !declares_state(*kind.architecture, *kind.model_class)) {
     return {};
   }
   auto dtype = named_dtype(config);

@@ -79,10 +79,10 @@ constexpr uint32_t kVaries = UINT32_MAX - 1;  // another number follows
 uint32_t number_place(std::string_view name, const ExpertName& expert) {
   if (expert.digits.empty()) return kNoNumber;
   const char* end = expert.digits.data() + expert.digits.size();
-  const std::string_view behind =
+  const std::string_view suffix =
       name.substr(static_cast<size_t>(end - name.data()));
-  if (has_number(behind) || behind.size() >= kVaries) return kVaries;
-  return static_cast<uint32_t>(behind.size());
+  if (has_number(suffix) || suffix.size() >= kVaries) return kVaries;
+  return static_cast<uint32_t>(suffix.size());
 }
 
 std::optional<int64_t> number_at(std::string_view name, uint32_t place) {

@@ -191,7 +191,7 @@ struct ConfigTensors {
 // reported, if the config does not determine its tensors.
 template <typename Write>
 bool with_tensors(const Document& config, const ConfigReading& reading,
-                  const QuantisationFile* beside, Weights weights,
+                  const QuantisationFile* quantisation_file, Weights weights,
                   std::vector<std::string>& remarks, Diagnostics& diags,
                   const Write& write) {
   const auto root = require(config.root(), NodeKind::Map, "a config", diags);
@@ -212,9 +212,10 @@ bool with_tensors(const Document& config, const ConfigReading& reading,
     kind = choose_class(all, *root);
   }
   ConfigValues values(*kind.architecture, reader);
-  const Document* const file =
-      beside != nullptr ? beside->document.get() : nullptr;
-  if (file != nullptr) diags.keep(beside->file);
+  const Document* const file = quantisation_file != nullptr
+                                   ? quantisation_file->document.get()
+                                   : nullptr;
+  if (file != nullptr) diags.add_source(quantisation_file->file);
   const bool plain = weights == Weights::Plain;
   std::optional<Quantisation> quantisation =
       plain ? Quantisation()
@@ -257,14 +258,15 @@ bool write_renamed(const NameScheme& scheme, const ConfigTensors& of,
 
 std::optional<Manifest> synthesize(const Document& config,
                                    const ConfigReading& reading,
-                                   const QuantisationFile* beside,
+                                   const QuantisationFile* quantisation_file,
                                    Weights weights, Diagnostics& diags) {
   Manifest manifest;
   const bool written = with_tensors(
-      config, reading, beside, weights, manifest.remarks, diags,
+      config, reading, quantisation_file, weights, manifest.remarks, diags,
       [&](const ConfigTensors& of) {
-        if (beside != nullptr && beside->document != nullptr) {
-          manifest.sources.push_back(beside->file);
+        if (quantisation_file != nullptr &&
+            quantisation_file->document != nullptr) {
+          manifest.sources.push_back(quantisation_file->file);
         }
         manifest.format = kConfigFormat;
         manifest.facts = config_facts(config.root(), reading.architecture);
@@ -291,11 +293,10 @@ std::optional<Manifest> synthesize(const Document& config,
 
 }  // namespace
 
-std::optional<Manifest> synthesize_manifest(const Document& config,
-                                            Diagnostics& diags,
-                                            const ConfigReading& reading,
-                                            const QuantisationFile* beside) {
-  return synthesize(config, reading, beside, Weights::Stored, diags);
+std::optional<Manifest> synthesize_manifest(
+    const Document& config, Diagnostics& diags, const ConfigReading& reading,
+    const QuantisationFile* quantisation_file) {
+  return synthesize(config, reading, quantisation_file, Weights::Stored, diags);
 }
 
 std::optional<Manifest> plain_manifest(
@@ -308,12 +309,12 @@ std::optional<Manifest> plain_manifest(
 std::optional<ExplainedTensors> explained_tensors(
     const Document& config,
     const std::shared_ptr<const Architecture>& architecture,
-    const QuantisationFile* beside, Diagnostics& diags) {
+    const QuantisationFile* quantisation_file, Diagnostics& diags) {
   ExplainedTensors explained;
   std::vector<std::string> remarks;
   const bool known =
-      with_tensors(config, {architecture}, beside, Weights::Stored, remarks,
-                   diags, [&](const ConfigTensors& of) {
+      with_tensors(config, {architecture}, quantisation_file, Weights::Stored,
+                   remarks, diags, [&](const ConfigTensors& of) {
                      return explain_tensors(of.values, of.model_class, of.dtype,
                                             of.quantisation, explained);
                    });

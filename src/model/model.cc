@@ -46,9 +46,9 @@ namespace {
 
 // Reports the diagnostics `said`, which were recorded earlier, under the
 // severities of `diags`.
-void report(const Diagnostics& said, Diagnostics& diags) {
-  diags.keep_sources(said);
-  for (const Diagnostic& each : said.all()) {
+void report(const Diagnostics& recorded, Diagnostics& diags) {
+  diags.add_sources(recorded);
+  for (const Diagnostic& each : recorded.all()) {
     if (each.severity == Severity::Error) {
       diags.add(each);
       continue;

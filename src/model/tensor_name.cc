@@ -296,8 +296,8 @@ LayoutHints layout_hints(const Manifest& manifest, const Folding& folding) {
   hints.blocks = quant_blocks(manifest, folding);
   hints.kinds = manifest.kinds;
   // Classes whose members are in several stacks.
-  std::vector<bool> apart(folding.classes.size(), false);
-  bool any_apart = false;
+  std::vector<bool> separate(folding.classes.size(), false);
+  bool any_separate = false;
   for (size_t number = 0; number < folding.classes.size(); ++number) {
     const ParameterClass& c = folding.classes[number];
     const std::string_view name = manifest.name(c.first);
@@ -312,14 +312,14 @@ LayoutHints layout_hints(const Manifest& manifest, const Folding& folding) {
     const std::string_view stack = stack_of(name);
     if (stack.empty()) continue;
     if (has_number(stack)) {
-      apart[number] = any_apart = true;
+      separate[number] = any_separate = true;
     } else {
       note_stack(stack, type.shape, c.count, hints);
     }
   }
-  if (!any_apart) return hints;
+  if (!any_separate) return hints;
   for (size_t i = 0; i < manifest.size(); ++i) {
-    if (!apart[folding.class_of[i]]) continue;
+    if (!separate[folding.class_of[i]]) continue;
     note_stack(stack_of(manifest.name(i)), manifest.type(i).shape, 1, hints);
   }
   return hints;

@@ -177,7 +177,7 @@ StoredSize stored_size(const Unit& unit, int64_t size, int64_t shards,
 
 UnitFacts unit_facts(const Manifest& manifest, const Folding& folding) {
   UnitFacts known{manifest.facts, layout_hints(manifest, folding), {}};
-  if (known.given()) return known;
+  if (known.are_trusted()) return known;
   InferredFacts inferred = infer_facts(manifest, folding);
   known.facts = std::move(inferred.facts);
   known.why = std::move(inferred.why);
@@ -444,13 +444,13 @@ bool is_scale(std::string_view leaf) {
 
 // Returns whether a weight has as many scales as blocks of the given size: a
 // checkpoint may store some weights with a method of other blocks.
-bool has_blocks(const QuantBlocks& told, const Shape& shape,
+bool has_blocks(const QuantBlocks& tensor_blocks, const Shape& shape,
                 const Facts& facts) {
   const size_t rank = shape.size();
-  return told.scales_shape.size() == rank &&
-         told.scales_shape[rank - 2] ==
+  return tensor_blocks.scales_shape.size() == rank &&
+         tensor_blocks.scales_shape[rank - 2] ==
              ceil_div(shape[rank - 2], facts.quant_rows.value_or(1)) &&
-         told.scales_shape[rank - 1] ==
+         tensor_blocks.scales_shape[rank - 1] ==
              ceil_div(shape[rank - 1], facts.quant_columns.value_or(1));
 }
 
@@ -498,13 +498,14 @@ std::vector<Unit> block_units(const NamedTensor& tensor, const Facts& facts,
     units.push_back({3, UnitKind::QuantBlock, 1, true});
     return units;
   }
-  const QuantBlocks* const told = find_blocks(hints.blocks, tensor.name, shape);
+  const QuantBlocks* const tensor_blocks =
+      find_blocks(hints.blocks, tensor.name, shape);
   const bool given = facts.quant_rows || facts.quant_columns;
   if (rank < 2 || !is_quantised(tensor.type.dtype) || !given ||
       is_scale(tensor.tail.leaf) ||
-      (told != nullptr && !has_blocks(*told, shape, facts))) {
-    for (size_t dim = 0; told != nullptr && dim < rank; ++dim) {
-      const auto unit = block_unit(dim, shape[dim], told->blocks[dim]);
+      (tensor_blocks != nullptr && !has_blocks(*tensor_blocks, shape, facts))) {
+    for (size_t dim = 0; tensor_blocks != nullptr && dim < rank; ++dim) {
+      const auto unit = block_unit(dim, shape[dim], tensor_blocks->blocks[dim]);
       if (unit) units.push_back(*unit);
     }
     return units;

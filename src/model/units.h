@@ -105,7 +105,7 @@ struct UnitFacts {
 
   // Returns whether the facts come from a config or the manifest and are
   // trusted.
-  bool given() const {
+  bool are_trusted() const {
     return facts.from == FactsFrom::Config || facts.from == FactsFrom::Manifest;
   }
 };

@@ -86,7 +86,7 @@ struct CellJson {
     }
     out += '}';
   }
-  void operator()(const DealtCell& cell) const {
+  void operator()(const WholePlacementCell& cell) const {
     out += "{\"axis\": ";
     append_printable_json(out, cell.axis);
     out += ", \"rank\": ";

@@ -18,7 +18,7 @@ bool is_hex(char c) {
 // without adjacent letters or digits.
 bool has_commit_id(std::string_view word) {
   constexpr size_t kLeast = 7;
-  constexpr size_t kMost = 40;
+  constexpr size_t kMax = 40;
   for (size_t at = 0; at < word.size();) {
     size_t end = at;
     bool all_hex = true;
@@ -29,7 +29,7 @@ bool has_commit_id(std::string_view word) {
       decimal = decimal && is_digit(word[end]);
     }
     const size_t length = end - at;
-    if (all_hex && !decimal && length >= kLeast && length <= kMost) return true;
+    if (all_hex && !decimal && length >= kLeast && length <= kMax) return true;
     at = end + 1;
   }
   return false;
@@ -141,7 +141,7 @@ namespace {
 
 // Appends `more`, separated if both have adjacent code spans, whose fences
 // would merge.
-void append_apart(std::string& out, std::string_view more) {
+void append_separated(std::string& out, std::string_view more) {
   if (out.ends_with('`') && more.starts_with('`')) out += "<!-- -->";
   out += more;
 }
@@ -161,8 +161,8 @@ std::string escaped_text(std::string_view text) {
 std::string markdown_plain(std::string_view text, bool in_table) {
   std::string out;
   for (const MarkdownWord& word : markdown_words(text)) {
-    append_apart(out, word.code ? markdown_code(word.text, in_table)
-                                : escaped_text(word.text));
+    append_separated(out, word.code ? markdown_code(word.text, in_table)
+                                    : escaped_text(word.text));
   }
   return out;
 }
@@ -174,11 +174,11 @@ std::string markdown_prose(std::string_view text, bool in_table) {
     const size_t close =
         open == std::string_view::npos ? open : text.find('`', open + 1);
     if (close == std::string_view::npos) {
-      append_apart(out, markdown_plain(text, in_table));
+      append_separated(out, markdown_plain(text, in_table));
       return out;
     }
-    append_apart(out, markdown_plain(text.substr(0, open), in_table));
-    append_apart(
+    append_separated(out, markdown_plain(text.substr(0, open), in_table));
+    append_separated(
         out, markdown_code(text.substr(open + 1, close - open - 1), in_table));
     text.remove_prefix(close + 1);
   }

@@ -82,7 +82,7 @@ struct MeshCell {
 struct ViewsCell {
   std::vector<MeshView> views;
 };  // JSON object of JSON objects, in order
-struct DealtCell {
+struct WholePlacementCell {
   std::string axis;
   int64_t rank = 0;
 };  // JSON object
@@ -105,8 +105,8 @@ struct Prose {
 using Cell =
     std::variant<std::monostate, std::string, Count, ByteSize, MeanBytes, Ratio,
                  Percent, Duration, YesNo, Bar, Names, Numbers, Dims,
-                 PartitionSpec, MeshCell, ViewsCell, DealtCell, MemoryRange,
-                 ByteBracket, DurationBracket, Prose>;
+                 PartitionSpec, MeshCell, ViewsCell, WholePlacementCell,
+                 MemoryRange, ByteBracket, DurationBracket, Prose>;
 
 enum class Align : uint8_t { Left, Right };
 
@@ -126,7 +126,7 @@ struct Column {
   bool below = false;
   // Whether text formats print the column below the row, after its title, if a
   // row is too wide.
-  bool gives_way = false;
+  bool below_if_wide = false;
   // Returns the tone of a cell's text; null: all cells are plain.
   Tone (*tone)(std::string_view text) = nullptr;
 };
@@ -239,7 +239,7 @@ struct Renderer {
   bool for_people = false;   // diagnostics go to stderr, as text
   // Whether the format also reports why a command could not run; else that goes
   // to stderr, as text.
-  bool says_failures = false;
+  bool reports_failures = false;
   void (*render)(const Report&, const Style&, const TextSink&);
 };
 

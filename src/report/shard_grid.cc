@@ -12,8 +12,8 @@
 namespace shardplan {
 namespace {
 
-constexpr size_t kMostRows = 16;   // of boxes
-constexpr size_t kMostGrids = 4;   // one below the other
+constexpr size_t kMaxRows = 16;    // of boxes
+constexpr size_t kMaxGrids = 4;    // one below the other
 constexpr size_t kLeastShown = 3;  // of columns: first, a gap, last
 constexpr std::string_view kCellGap = "..";
 
@@ -199,7 +199,7 @@ void draw_grid(const DeviceSlices& map, DrawnDims dims,
     }
     return;
   }
-  const Selection shown_rows = select(rows, kMostRows);
+  const Selection shown_rows = select(rows, kMaxRows);
   const Selection shown_columns =
       select(columns, std::max(kLeastShown, grid.fitting()));
   grid.draw(shown_rows, shown_columns, lines);
@@ -272,7 +272,7 @@ std::vector<std::string> draw_shards(const DeviceSlices& map, int width,
   }
   std::vector<std::string> lines;
   std::vector<size_t> at(map.slices.size());
-  const size_t drawn = expand ? grids : std::min(grids, kMostGrids);
+  const size_t drawn = expand ? grids : std::min(grids, kMaxGrids);
   for (size_t i = 0; i < drawn; ++i) {
     if (i > 0) lines.emplace_back();
     if (!others.empty()) lines.push_back(leading_text(map, others, at));

@@ -18,7 +18,7 @@ namespace shardplan {
 namespace {
 
 // Longer lists are cut; --exact and the formats for programs show all items.
-constexpr size_t kMostItems = 8;
+constexpr size_t kMaxItems = 8;
 
 std::string exact_text(double value) {
   if (std::isnan(value)) return "undefined";
@@ -67,7 +67,7 @@ struct CellText {
   std::string bytes(double value) const {
     return style.exact ? exact_text(value) : bytes_text(value);
   }
-  size_t most() const { return style.exact ? SIZE_MAX : kMostItems; }
+  size_t most() const { return style.exact ? SIZE_MAX : kMaxItems; }
 
   std::string operator()(std::monostate) const {
     return std::string(glyphs(style).nothing);
@@ -129,7 +129,7 @@ struct CellText {
                            }),
                  style);
   }
-  std::string operator()(const DealtCell& cell) const {
+  std::string operator()(const WholePlacementCell& cell) const {
     return shown(cell.axis + " " + std::to_string(cell.rank), style);
   }
   std::string operator()(const MemoryRange& range) const {
@@ -422,7 +422,7 @@ class Printer {
       }
       std::string text = cell_text(row[i], style_);
       if (text.empty()) continue;
-      if (table_.columns[i].gives_way) {
+      if (table_.columns[i].below_if_wide) {
         text = table_.columns[i].title + " " + text;
       }
       const int blanks = widths_.indent() + kBelowIndent;
@@ -468,12 +468,12 @@ bool print_table(const Table& table, const Style& style, bool apart,
   };
   const Widths widths(table, style);
   if (!widths.is_wide() ||
-      std::ranges::none_of(table.columns, &Column::gives_way)) {
+      std::ranges::none_of(table.columns, &Column::below_if_wide)) {
     return print(table, widths);
   }
   Table narrow = table;
   for (Column& column : narrow.columns) {
-    column.below = column.below || column.gives_way;
+    column.below = column.below || column.below_if_wide;
   }
   return print(narrow, Widths(narrow, style));
 }

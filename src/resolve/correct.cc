@@ -212,11 +212,11 @@ CorrectedSpec corrected_again(const Plan& plan, const Placement& placement,
                               OnIndivisible policy) {
   AxisNames taken;
   if (placement.dealt) taken.push_back(placement.dealt->axis);
-  return correct(placement.asked(), stored_shape(placement), plan.mesh,
-                 declared_axes, policy, taken, asked_view(plan, placement));
+  return correct(placement.requested_spec(), stored_shape(placement), plan.mesh,
+                 declared_axes, policy, taken, requested_view(plan, placement));
 }
 
-std::string_view asked_view(const Plan& plan, const Placement& placement) {
+std::string_view requested_view(const Plan& plan, const Placement& placement) {
   if (plan.mesh.views().empty()) return {};
   if (placement.rule > 0) {
     const auto by = static_cast<size_t>(placement.rule) - 1;

@@ -46,7 +46,7 @@ CorrectedSpec correct(const PartitionSpec& requested, const Shape& shape,
 // Returns the view that a placement's spec was requested for, in the form of
 // `view` above: that of its rule, else that of the axes that it has or lost;
 // empty means the mesh.
-std::string_view asked_view(const Plan& plan, const Placement& placement);
+std::string_view requested_view(const Plan& plan, const Placement& placement);
 
 // Corrects a parameter's requested spec again, under another policy or with
 // other declared axes.

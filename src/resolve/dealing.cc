@@ -73,9 +73,9 @@ std::vector<ExpertTensor> expert_tensors(const Manifest& manifest,
   return result;
 }
 
-Dealt dealt_over(const ExpertTensor& tensor, const Mesh& mesh,
-                 const AxisName& axis) {
-  Dealt dealt{axis, mesh.size_of(axis), tensor.experts, -1};
+ExpertPlacement dealt_over(const ExpertTensor& tensor, const Mesh& mesh,
+                           const AxisName& axis) {
+  ExpertPlacement dealt{axis, mesh.size_of(axis), tensor.experts, -1};
   if (!tensor.alike) dealt.rank = rank_of_expert(dealt, tensor.expert);
   return dealt;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Dealing: placement of experts that are stored as separate tensors, each whole
-// on one rank of an axis (core/plan.h, Dealt).
+// on one rank of an axis (core/plan.h, ExpertPlacement).
 //
 // A parameter's name gives the number of its expert (model/tensor_name.h). The
 // experts of one layer are those whose names agree before that number; their
@@ -41,7 +41,7 @@ std::vector<ExpertTensor> expert_tensors(const Manifest& manifest,
 
 // Returns how the tensor's expert is placed over an axis of the mesh. REQUIRES:
 // the tensor has an expert number.
-Dealt dealt_over(const ExpertTensor& tensor, const Mesh& mesh,
-                 const AxisName& axis);
+ExpertPlacement dealt_over(const ExpertTensor& tensor, const Mesh& mesh,
+                           const AxisName& axis);
 
 }  // namespace shardplan

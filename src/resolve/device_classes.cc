@@ -93,12 +93,12 @@ bool add_breakpoints(const Mesh& mesh, const Shape& shape,
   return uneven;
 }
 
-bool add_breakpoints(const std::optional<Dealt>& dealt,
+bool add_breakpoints(const std::optional<ExpertPlacement>& dealt,
                      Breakpoints& breakpoints) {
-  if (!dealt || is_dealt_evenly(*dealt)) return false;
+  if (!dealt || is_even(*dealt)) return false;
   std::set<int64_t>& points = breakpoints[dealt->axis];
   const auto at_rank = [&](int64_t rank) {
-    return dealt_to(*dealt, dealt->experts, rank);
+    return count_on_rank(*dealt, dealt->experts, rank);
   };
   if (dealt->rank >= 0) {
     for (const int64_t at : {dealt->rank, dealt->rank + 1}) {
@@ -112,14 +112,14 @@ bool add_breakpoints(const std::optional<Dealt>& dealt,
   return true;
 }
 
-int64_t held_at(const std::optional<Dealt>& dealt, const Mesh& mesh,
+int64_t held_at(const std::optional<ExpertPlacement>& dealt, const Mesh& mesh,
                 int64_t count, const std::vector<int64_t>& coordinates) {
   if (!dealt) return count;
-  return dealt_to(*dealt, count, coordinates[*mesh.find(dealt->axis)]);
+  return count_on_rank(*dealt, count, coordinates[*mesh.find(dealt->axis)]);
 }
 
-int64_t most_held(const std::optional<Dealt>& dealt, int64_t count) {
-  return dealt ? most_dealt(*dealt, count) : count;
+int64_t most_held(const std::optional<ExpertPlacement>& dealt, int64_t count) {
+  return dealt ? max_on_rank(*dealt, count) : count;
 }
 
 std::optional<Mesh> grid_of(const Mesh& mesh, Breakpoints& breakpoints) {

@@ -42,7 +42,7 @@ constexpr int64_t kMaxClasses = int64_t{1} << 20;
 bool devices_differ(const Plan& plan) {
   if (cut_of(plan.on_indivisible) == Cut::Chunked) return true;
   return std::ranges::any_of(plan.placements, [](const Placement& placement) {
-    return placement.dealt && !is_dealt_evenly(*placement.dealt);
+    return placement.dealt && !is_even(*placement.dealt);
   });
 }
 
@@ -129,7 +129,7 @@ void add_to_stages(const ParameterStages& stages, size_t parameter,
     for (PlacementCounts& held : counts.of_stage) ++held[kind];
     return;
   }
-  const ParameterStages::Held& on = stages.of[parameter];
+  const ParameterStages::StagePair& on = stages.of[parameter];
   ++counts.of_stage[static_cast<size_t>(on.first)][kind];
   if (on.second >= 0) ++counts.of_stage[static_cast<size_t>(on.second)][kind];
 }

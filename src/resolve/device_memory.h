@@ -41,14 +41,14 @@ bool add_breakpoints(const Mesh& mesh, const Shape& shape,
 // Adds the breakpoints of experts that are placed whole, where ranks hold
 // different numbers of them. Returns false if all ranks hold equally many, or
 // if `dealt` is empty.
-bool add_breakpoints(const std::optional<Dealt>& dealt,
+bool add_breakpoints(const std::optional<ExpertPlacement>& dealt,
                      Breakpoints& breakpoints);
 // Returns how many of `count` parameters with this `dealt` a device at these
 // coordinates holds.
-int64_t held_at(const std::optional<Dealt>& dealt, const Mesh& mesh,
+int64_t held_at(const std::optional<ExpertPlacement>& dealt, const Mesh& mesh,
                 int64_t count, const std::vector<int64_t>& coordinates);
 // Returns how many of them the device with the most holds.
-int64_t most_held(const std::optional<Dealt>& dealt, int64_t count);
+int64_t most_held(const std::optional<ExpertPlacement>& dealt, int64_t count);
 
 // Returns the mesh whose own axes distinguish the device classes: `mesh` itself
 // or the first view that has all axes with breakpoints, else the mesh of their
@@ -146,11 +146,11 @@ struct ParameterStages {
   // The stage that holds a parameter, and a second stage that holds a copy, as
   // for a tied embedding; -1: none. If `first` is -1, every stage holds the
   // parameter, as with stacked layers that their spec shards over the axis.
-  struct Held {
+  struct StagePair {
     int32_t first = -1;
     int32_t second = -1;
   };
-  std::vector<Held> of;         // per parameter
+  std::vector<StagePair> of;    // per parameter
   std::vector<int64_t> layers;  // of each stage
   bool uneven = false;          // StagePlan::uneven (memory/stages.h)
 

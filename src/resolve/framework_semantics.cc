@@ -18,21 +18,21 @@ namespace {
 
 constexpr std::array<FrameworkSemantics, 7> kReadings = {{
     {"eformer", "corrects specs: leaves dimensions that do not fit unsharded",
-     true, false, Unasked::Scalars, true, true, true, false, false,
+     true, false, RuleBypass::Scalars, true, true, true, false, false,
      Uneven::Whole},
     {"flax", "uses specs unchanged; JAX rejects what does not fit", false, true,
-     Unasked::Nobody, false, false, false, false, false, Uneven::Refused},
+     RuleBypass::None, false, false, false, false, false, Uneven::Refused},
     {"maxtext", "drops axes of size 1 and keeps the axes that divide", false,
-     true, Unasked::Nobody, false, false, false, true, false, Uneven::Prefix},
+     true, RuleBypass::None, false, false, false, true, false, Uneven::Prefix},
     {"easylm", "ignores rules for one-element arrays; otherwise JAX decides",
-     false, false, Unasked::OneElement, true, false, false, false, false,
+     false, false, RuleBypass::OneElement, true, false, false, false, false,
      Uneven::Refused},
     {"dtensor", "splits like torch.chunk, axis by axis", false, false,
-     Unasked::Nobody, false, false, false, false, false, Uneven::Chunked},
+     RuleBypass::None, false, false, false, false, false, Uneven::Chunked},
     {"hf", "tp_plan: ignores which digits are in names; blocks may be uneven",
-     false, false, Unasked::Nobody, false, false, false, false, true,
+     false, false, RuleBypass::None, false, false, false, false, true,
      Uneven::Blocks},
-    {"gspmd", "pads indivisible dimensions", false, true, Unasked::Nobody,
+    {"gspmd", "pads indivisible dimensions", false, true, RuleBypass::None,
      false, false, false, false, false, Uneven::Padded},
 }};
 
@@ -71,7 +71,7 @@ class Reader {
   ReadOutcome read(const Asked& asked) {
     out_ = {};
     const Shape& shape = asked.type->shape;
-    if (asks_no_rule(*asked.type)) {
+    if (bypasses_rules(*asked.type)) {
       if (asked.written != nullptr) {
         note(shape.empty() ? "rules do not apply to scalars"
                            : "rules do not apply to one-element arrays");
@@ -97,10 +97,11 @@ class Reader {
     if (out_.kind != ReadKind::Refused) note(std::move(why));
   }
 
-  bool asks_no_rule(const TensorType& type) const {
-    if (semantics_.unasked == Unasked::Nobody) return false;
+  bool bypasses_rules(const TensorType& type) const {
+    if (semantics_.rule_bypass == RuleBypass::None) return false;
     if (type.shape.empty()) return true;
-    return semantics_.unasked == Unasked::OneElement && type.elements() == 1;
+    return semantics_.rule_bypass == RuleBypass::OneElement &&
+           type.elements() == 1;
   }
 
   bool understands(const Asked& asked) {
@@ -294,7 +295,7 @@ Asked asked_of(const Placement& placement) {
   asked.type = &placement.type;
   if (!placement.requested) return asked;
   asked.written = &*placement.requested;
-  asked.spec = placement.asked();
+  asked.spec = placement.requested_spec();
   asked.by_labels = placement.rule == 0;
   return asked;
 }

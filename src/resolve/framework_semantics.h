@@ -27,7 +27,7 @@
 namespace shardplan {
 
 // The parameters that are replicated without consulting the rules.
-enum class Unasked : uint8_t { Nobody, Scalars, OneElement };
+enum class RuleBypass : uint8_t { None, Scalars, OneElement };
 
 // The treatment of a dimension that its axes do not divide.
 enum class Uneven : uint8_t {
@@ -44,7 +44,7 @@ struct FrameworkSemantics {
   std::string_view summary;
   bool semantic_axes = false;  // supports `HEAD`
   bool logical_axes = false;   // supports logical axis rules
-  Unasked unasked = Unasked::Nobody;
+  RuleBypass rule_bypass = RuleBypass::None;
   bool needs_rule = false;      // refuses a parameter that no rule matches
   bool cuts_to_rank = false;    // truncates a longer spec; else refuses it
   bool drops_unknown = false;   // drops an axis that the mesh lacks; else

@@ -14,9 +14,9 @@
 #include "base/parallel.h"
 #include "base/text.h"
 #include "model/read_once.h"
+#include "resolve/distinguished_numbers.h"
 #include "resolve/number_lists.h"
 #include "resolve/python_regex.h"
-#include "resolve/told_numbers.h"
 
 namespace shardplan {
 namespace {
@@ -148,7 +148,7 @@ struct Matcher::Impl {
   // The numbers that the patterns distinguish, computed on first use; no value:
   // not proved.
   mutable Once proved;
-  mutable std::optional<ToldNumbers> told;
+  mutable std::optional<DistinguishedNumbers> distinguished;
 
   // Returns the total program size of the patterns [begin, end).
   int64_t program_size(size_t begin, size_t end) const {
@@ -290,14 +290,14 @@ std::optional<NameGroups> Matcher::groups_of(const Manifest& manifest) const {
     return std::nullopt;
   }
   impl_->proved.run([this] {
-    ToldNumbers told;
+    DistinguishedNumbers distinguished;
     for (const std::string& pattern : impl_->spelt) {
-      if (!add_told_numbers(pattern, told)) return;
+      if (!add_distinguished_numbers(pattern, distinguished)) return;
     }
-    impl_->told = std::move(told);
+    impl_->distinguished = std::move(distinguished);
   });
-  if (!impl_->told) return std::nullopt;
-  return group_names(manifest, *impl_->told);
+  if (!impl_->distinguished) return std::nullopt;
+  return group_names(manifest, *impl_->distinguished);
 }
 
 void Matcher::find(std::string_view name, std::vector<int>& found) const {

@@ -7,7 +7,8 @@
 // automaton would be too large, or would grow with every name, the patterns are
 // searched in parts, and in the last resort one by one. Names that no rule can
 // tell apart, because they differ only in numbers for which every rule accepts
-// any number, are searched once (told_numbers.h); so are equal patterns.
+// any number, are searched once (distinguished_numbers.h); so are equal
+// patterns.
 #pragma once
 
 #include <cstdint>
@@ -80,8 +81,8 @@ std::optional<Matcher> compile_activations(const RuleSet& rules,
                                            Diagnostics& diags);
 
 struct RuleUse {
-  int64_t found = 0;         // names that the pattern matches
-  int64_t won = 0;           // names that the rule decided
+  int64_t matched = 0;       // names that the pattern matches
+  int64_t decided = 0;       // names that the rule decided
   std::vector<int> winners;  // 0-based, ascending: rules that decided the
                              // others
 };
@@ -94,7 +95,7 @@ struct Matches {
 };
 
 // Returns whether rules may decide a parameter; in strict mode they do not
-// decide a scalar. Counts in `found` are over all names regardless.
+// decide a scalar. Counts in `matched` are over all names regardless.
 using MayDecide = std::function<bool(size_t)>;
 
 // Picks the winner of each entry and counts the uses of the rules. `rules` is

@@ -39,10 +39,10 @@ Matches matches_of(const FoundSets& found, size_t rules,
     const std::vector<int>& set = found.sets[number];
     for (const int rule : set) {
       RuleUse& use = matches.rules[static_cast<size_t>(rule)];
-      use.found += sizes[number].names;
+      use.matched += sizes[number].names;
       if (sizes[number].decided == 0) continue;
       if (rule == set.front()) {
-        use.won += sizes[number].decided;
+        use.decided += sizes[number].decided;
       } else if (use.winners.empty() || use.winners.back() != set.front()) {
         use.winners.push_back(set.front());
       }

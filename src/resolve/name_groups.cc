@@ -11,14 +11,14 @@
 namespace shardplan {
 namespace {
 
-// The numbers that a pattern distinguishes behind one text, one bit per code.
-class ToldBehind {
+// The numbers that a pattern distinguishes after one text, one bit per code.
+class NumbersAfterText {
  public:
-  ToldBehind(std::string_view text, const std::vector<uint32_t>& codes)
+  NumbersAfterText(std::string_view text, const std::vector<uint32_t>& codes)
       : text_(text) {
     const uint32_t most = *std::ranges::max_element(codes);
-    told_.resize(most + size_t{1});
-    for (const uint32_t code : codes) told_[code] = true;
+    distinguished_.resize(most + size_t{1});
+    for (const uint32_t code : codes) distinguished_[code] = true;
   }
 
   // Returns whether the text may stand before a number. `before` is the name's
@@ -27,26 +27,29 @@ class ToldBehind {
   bool fits(std::string_view before, bool whole) const {
     return before.ends_with(text_) || (!whole && text_.ends_with(before));
   }
-  bool tells(uint32_t code) const { return code < told_.size() && told_[code]; }
+  bool has(uint32_t code) const {
+    return code < distinguished_.size() && distinguished_[code];
+  }
 
  private:
   std::string_view text_;
-  std::vector<bool> told_;
+  std::vector<bool> distinguished_;
 };
 
-// For each number of a class, the texts behind which it may be distinguished.
-using Tellers = std::vector<std::vector<const ToldBehind*>>;
+// For each number of a class, the texts after which it may be distinguished.
+using NumberContexts = std::vector<std::vector<const NumbersAfterText*>>;
 
 class NameGrouper {
  public:
-  NameGrouper(const Manifest& manifest, const std::vector<ToldBehind>& behind)
+  NameGrouper(const Manifest& manifest,
+              const std::vector<NumbersAfterText>& numbers)
       : manifest_(manifest),
-        behind_(behind),
+        distinguished_(numbers),
         group_of_state_(manifest.name_classes().size(), kNone) {
     const NameClasses& names = manifest.name_classes();
-    tellers_.reserve(names.size());
+    contexts_.reserve(names.size());
     for (uint32_t i = 0; i < names.size(); ++i) {
-      tellers_.push_back(tellers_of(i));
+      contexts_.push_back(contexts_of(i));
     }
   }
 
@@ -67,21 +70,21 @@ class NameGrouper {
  private:
   static constexpr uint32_t kNone = UINT32_MAX;
 
-  Tellers tellers_of(uint32_t number) const {
+  NumberContexts contexts_of(uint32_t number) const {
     const NameClasses& names = manifest_.name_classes();
-    Tellers tellers;
+    NumberContexts contexts;
     bool any = false;
     for (size_t i = 0; i < names.numbers(number); ++i) {
       std::string before(names.text(number, i));
       if (i == 0) before.insert(before.begin(), kNameBegin);
-      auto& here = tellers.emplace_back();
-      for (const ToldBehind& some : behind_) {
+      auto& here = contexts.emplace_back();
+      for (const NumbersAfterText& some : distinguished_) {
         if (some.fits(before, i == 0)) here.push_back(&some);
       }
       any = any || !here.empty();
     }
-    if (!any) tellers.clear();
-    return tellers;
+    if (!any) contexts.clear();
+    return contexts;
   }
 
   // Starts at the class and moves to another state with each distinguished
@@ -89,18 +92,19 @@ class NameGrouper {
   uint32_t state_of(size_t parameter) {
     const uint32_t number = manifest_.name_class(parameter);
     uint32_t state = number;
-    const Tellers& tellers = tellers_[number];
-    if (tellers.empty()) return state;
+    const NumberContexts& contexts = contexts_[number];
+    if (contexts.empty()) return state;
     manifest_.name_classes().each_number(
         number, manifest_.name(parameter),
         [&](size_t index, std::string_view digits) {
           const uint32_t code = number_code(digits);
-          const auto& here = tellers[index];
-          const bool told =
-              code != 0 && std::ranges::any_of(here, [&](const ToldBehind* t) {
-                return t->tells(code);
+          const auto& here = contexts[index];
+          const bool distinguished =
+              code != 0 &&
+              std::ranges::any_of(here, [&](const NumbersAfterText* t) {
+                return t->has(code);
               });
-          if (told) state = further(state, index, code);
+          if (distinguished) state = further(state, index, code);
         });
     return state;
   }
@@ -129,9 +133,9 @@ class NameGrouper {
   };
 
   const Manifest& manifest_;
-  const std::vector<ToldBehind>& behind_;
-  std::vector<Tellers> tellers_;  // per class; empty: no number is
-                                  // distinguished
+  const std::vector<NumbersAfterText>& distinguished_;
+  std::vector<NumberContexts> contexts_;  // per class; empty: no number is
+                                          // distinguished
   std::vector<uint32_t> group_of_state_;
   std::unordered_map<Step, uint32_t, HashStep> steps_;
 };
@@ -142,24 +146,26 @@ bool may_be_grouped(const Manifest& manifest) {
   return 2 * manifest.name_classes().size() <= manifest.size();
 }
 
-NameGroups group_names(const Manifest& manifest, const ToldNumbers& told) {
+NameGroups group_names(const Manifest& manifest,
+                       const DistinguishedNumbers& distinguished) {
   const size_t classes = manifest.name_classes().size();
   // Each text is compared with each class. If that is too much work, one empty
   // text has all codes, which can only split groups further.
-  const bool is_one = told.behind.size() * classes > 4 * manifest.size();
-  std::vector<ToldBehind> behind;
+  const bool is_one =
+      distinguished.after_text.size() * classes > 4 * manifest.size();
+  std::vector<NumbersAfterText> numbers;
   if (is_one) {
     std::vector<uint32_t> all;
-    for (const auto& [text, codes] : told.behind) {
+    for (const auto& [text, codes] : distinguished.after_text) {
       all.insert(all.end(), codes.begin(), codes.end());
     }
-    behind.emplace_back("", all);
+    numbers.emplace_back("", all);
   } else {
-    for (const auto& [text, codes] : told.behind) {
-      behind.emplace_back(text, codes);
+    for (const auto& [text, codes] : distinguished.after_text) {
+      numbers.emplace_back(text, codes);
     }
   }
-  return NameGrouper(manifest, behind).run();
+  return NameGrouper(manifest, numbers).run();
 }
 
 }  // namespace shardplan

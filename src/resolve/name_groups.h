@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Name groups: names of a manifest that no pattern tells apart
-// (told_numbers.h).
+// (distinguished_numbers.h).
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
 #include "core/manifest.h"
-#include "resolve/told_numbers.h"
+#include "resolve/distinguished_numbers.h"
 
 namespace shardplan {
 
@@ -18,7 +18,8 @@ struct NameGroups {
 // Returns false if nearly every name is in a class of its own.
 bool may_be_grouped(const Manifest& manifest);
 // Groups the names of a manifest. REQUIRES: its names are plain, and so are
-// those that `told` was computed for.
-NameGroups group_names(const Manifest& manifest, const ToldNumbers& told);
+// those that `distinguished` was computed for.
+NameGroups group_names(const Manifest& manifest,
+                       const DistinguishedNumbers& distinguished);
 
 }  // namespace shardplan

@@ -248,7 +248,7 @@ PartitionSpec aligned_to_last(const Rule& rule, size_t rank) {
   const PartitionSpec& spec = rule.spec;
   PartitionSpec result = spec;
   const size_t length = spec.dims.size();
-  if (length > rank && rule.short_has_first) {
+  if (length > rank && rule.short_uses_first) {
     result.dims.resize(rank);
   } else if (length > rank) {
     result.dims.erase(

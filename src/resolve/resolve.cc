@@ -94,9 +94,9 @@ PlanRule plan_rule(const Rule& rule, const RuleUse& use) {
     result.file = rule.where.file->name();
     result.line = rule.where.file->position(rule.where.begin).line;
   }
-  result.found = use.found;
-  result.won = use.won;
-  if (use.won == 0) {
+  result.matched = use.matched;
+  result.decided = use.decided;
+  if (use.decided == 0) {
     for (const int winner : use.winners) {
       result.shadowed_by.push_back(winner + 1);
     }
@@ -146,7 +146,7 @@ std::string ask(const Rule* rule, const AxisLabels* labels,
     placement.requested = spec_of_labels(*labels);
     names_meant = how.names.of_labels(*labels, dealt_by);
   }
-  placement.meant = std::move(names_meant.spec);
+  placement.resolved = std::move(names_meant.spec);
   placement.logical_rules = std::move(names_meant.logical_rules);
   placement.corrections = std::move(names_meant.corrections);
   return std::move(names_meant.view);
@@ -244,7 +244,7 @@ Placement place(std::string_view name, const TensorType& type, int rule,
   }
   PartitionSpec asked;
   if (placement.requested) {
-    asked = placement.asked();
+    asked = placement.requested_spec();
   } else if (how.options.auto_unmatched) {
     AutoSpecOptions by_size;
     by_size.min_size = std::max<int64_t>(0, how.options.min_size);
@@ -407,7 +407,7 @@ AxisNames axes_in_specs(const Plan& plan) {
     if (!rule.deal.empty()) add({{{rule.deal}}});
   }
   for (const Placement& placement : plan.placements) {
-    if (placement.requested) add(placement.asked());
+    if (placement.requested) add(placement.requested_spec());
     if (placement.dealt) add({{{placement.dealt->axis}}});
   }
   return names;
@@ -614,9 +614,10 @@ RuleSet rules_of(const Plan& saved, const Mesh& mesh,
   for (const Placement& placement : saved.placements) {
     Rule& rule = rules.rules.emplace_back();
     if (placement.requested && !is_small_on(placement)) {
-      rule.spec = placement.asked();
+      rule.spec = placement.requested_spec();
     }
-    if (const auto view = asked_view(saved, placement); mesh.has_view(view)) {
+    if (const auto view = requested_view(saved, placement);
+        mesh.has_view(view)) {
       rule.view = view;
     }
     if (placement.rule > 0) {
@@ -683,7 +684,7 @@ std::optional<Plan> convert_plan(const Manifest& manifest, const Plan& saved,
         saved.placements[static_cast<size_t>(placement.rule) - 1];
     placement.rule = before.rule;
     placement.requested = before.requested;
-    placement.meant = before.meant;
+    placement.resolved = before.resolved;
     placement.logical_rules = before.logical_rules;
     if (is_small_on(before)) {
       placement.corrections = before.corrections;

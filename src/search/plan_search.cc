@@ -34,7 +34,7 @@ auto shape_of(const PlanPoint& point) {
 
 // Returns whether `point` needs at least as much memory as `than`, of its
 // shape.
-bool holds_more(const PlanPoint& point, const PlanPoint& than) {
+bool needs_more_memory(const PlanPoint& point, const PlanPoint& than) {
   const auto parts = [](const PlanPoint& p) {
     return p.microbatches * p.data();
   };
@@ -78,7 +78,7 @@ class PlanSearch {
     for (const Branch<PlanBranch>& left : end.left) {
       answer_.lower_bound = std::min(answer_.lower_bound, left.bound);
       const bool is_open = !best || left.bound < *best;
-      (is_open ? answer_.left_alone : answer_.worse) += left.item.points;
+      (is_open ? answer_.skipped : answer_.worse) += left.item.points;
       if (is_open) answer_.exhausted = false;
     }
     return std::move(answer_);
@@ -415,7 +415,7 @@ class PlanSearch {
     const auto of_shape = unfit_.find(shape_of(point));
     if (of_shape == unfit_.end()) return std::nullopt;
     for (const auto& [other, verdict] : of_shape->second) {
-      if (holds_more(point, other)) return verdict;
+      if (needs_more_memory(point, other)) return verdict;
     }
     return std::nullopt;
   }

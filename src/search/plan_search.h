@@ -97,11 +97,11 @@ struct PlanAnswer {
   bool exhausted = true;  // the budget skipped nothing
   // The number of points in the space; the refused ones by reason; and those
   // that were not priced because they cannot be cheaper (`worse`) or because
-  // the budget skipped them (`left_alone`).
+  // the budget skipped them (`skipped`).
   int64_t considered = 0;
   std::vector<RejectedPlans> rejected;
   int64_t worse = 0;
-  int64_t left_alone = 0;
+  int64_t skipped = 0;
 };
 
 double objective_of(PlanObjective objective, const PlanCost& cost);

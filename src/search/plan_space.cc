@@ -121,8 +121,8 @@ Mesh mesh_of(const PlanPoint& point) {
   return viewed ? *std::move(viewed) : mesh;
 }
 
-const FrameworkWays& framework_ways(std::string_view name) {
-  static const std::array<FrameworkWays, 4> kWays = {{
+const FrameworkFeatures& framework_features(std::string_view name) {
+  static const std::array<FrameworkFeatures, 4> kFrameworkFeatures = {{
       {.name = "any"},
       {.name = "megatron",
        .shards = false,
@@ -135,8 +135,8 @@ const FrameworkWays& framework_ways(std::string_view name) {
        .remats = {"none", "selective:op", "full"}},
       {.name = "jax", .stages = false, .zero_one = false, .interleaves = false},
   }};
-  const FrameworkWays* const found = find_named(kWays, name);
-  return found != nullptr ? *found : kWays.front();
+  const FrameworkFeatures* const found = find_named(kFrameworkFeatures, name);
+  return found != nullptr ? *found : kFrameworkFeatures.front();
 }
 
 namespace {
@@ -218,9 +218,10 @@ std::vector<PlanPoint> plan_shapes(const PlanSpace& space) {
         shape.of(Tensor) = tensor;
         shape.of(Sequence) = sequence;
         shape.of(held) = data;
-        if (held == Replicas && data > 1 && space.ways.zero_one) shape.zero = 1;
+        if (held == Replicas && data > 1 && space.features.zero_one)
+          shape.zero = 1;
         if (!allows(space, shape)) continue;
-        if (tensor > 1 && space.ways.tokens_over_tensor) {
+        if (tensor > 1 && space.features.tokens_over_tensor) {
           shape.tokens_over_tensor = true;
           add_with_experts(space, shape, shapes);
           shape.tokens_over_tensor = false;
@@ -255,7 +256,7 @@ std::vector<PlanPoint> plan_passes(const PlanSpace& space,
       add();
       continue;
     }
-    const bool interleaves = space.ways.interleaves && parts % stages == 0;
+    const bool interleaves = space.features.interleaves && parts % stages == 0;
     const int64_t most_chunks =
         interleaves ? std::min(kMostChunks, space.layers / stages + 1) : 1;
     for (pass.chunks = 1; pass.chunks <= most_chunks; ++pass.chunks) {
@@ -280,7 +281,7 @@ std::vector<PlanPoint> plan_points(const PlanSpace& space,
     if (replicas > 1 && !may_cut(space, Replicas)) continue;
     if (space.fixed && space.fixed->of(Replicas) != replicas) continue;
     std::vector<int> zeros = {0};
-    if (replicas > 1 && space.ways.zero_one) zeros.insert(zeros.begin(), 1);
+    if (replicas > 1 && space.features.zero_one) zeros.insert(zeros.begin(), 1);
     for (const int zero : zeros) {
       split.zero = zero;
       split.innermost = space.fixed ? space.fixed->innermost : Tensor;
@@ -294,8 +295,8 @@ std::vector<PlanPoint> plan_points(const PlanSpace& space,
         if (split.sizes[axis] == 1) continue;
         split.innermost = static_cast<PlanAxis>(axis);
         const bool is_whole = split.of(Tensor) == 1 && split.of(Sequence) == 1;
-        const bool moves =
-            space.ways.moves_axes || (split.innermost == Stages && is_whole);
+        const bool moves = space.features.moves_axes ||
+                           (split.innermost == Stages && is_whole);
         if (!moves) continue;
         points.push_back(split);
       }
@@ -345,7 +346,7 @@ std::vector<PlanPoint> plan_neighbours(const PlanSpace& space,
     PlanPoint next = pass;
     next.of(from) /= factor;
     next.of(to) *= factor;
-    if (data == Replicas && space.ways.zero_one) {
+    if (data == Replicas && space.features.zero_one) {
       next.zero = next.of(data) > 1 ? 1 : 0;
     }
     for (const int64_t chunks : {pass.chunks, int64_t{1}}) {

@@ -68,7 +68,7 @@ std::vector<Axis> expert_axes(const PlanPoint& point);
 
 // The features of a framework (EasyDeL, MaxText: jax; torchtitan, transformers:
 // torch). `any` has all of them.
-struct FrameworkWays {
+struct FrameworkFeatures {
   std::string_view name;
   bool stages = true;
   bool shards = true;    // weights sharded (FSDP)
@@ -84,7 +84,7 @@ struct FrameworkWays {
   // Recompute policies; the one that saves the most comes first.
   std::vector<std::string_view> remats = {"none", "dots", "full"};
 };
-const FrameworkWays& framework_ways(std::string_view name);
+const FrameworkFeatures& framework_features(std::string_view name);
 
 struct PlanSpace {
   int64_t devices = 1;
@@ -97,7 +97,7 @@ struct PlanSpace {
   // The number of layers that take as long as multiplying by the head.
   double head = 0;
   int64_t experts = 0;  // per layer; 0: none
-  FrameworkWays ways;
+  FrameworkFeatures features;
   std::vector<std::string> remats;  // the policy that saves the most comes
                                     // first
   std::vector<PlanAxis> over;       // axes that may be longer than 1

@@ -185,8 +185,8 @@ void add_once(std::vector<std::string>& texts, std::string text) {
 bool keeps_latents(const Facts& facts) {
   if (facts.kv_latent) return true;
   return std::ranges::any_of(facts.state.kinds, [](const LayerState& layer) {
-    return std::ranges::any_of(layer.kept, [](const KeptTensor& kept) {
-      return kept.per == KeptTensor::Per::Token && kept.heads == 0;
+    return std::ranges::any_of(layer.cached, [](const CachedTensor& cached) {
+      return cached.per == CachedTensor::Per::Token && cached.heads == 0;
     });
   });
 }

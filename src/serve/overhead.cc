@@ -120,13 +120,13 @@ StepWidths step_widths(const ServedWeights& model, const Mesh& layout) {
   return widths;
 }
 
-std::string_view taken_name(Taken taken) {
-  switch (taken) {
-    case Taken::Rest:
+std::string_view memory_part_name(MemoryPart part) {
+  switch (part) {
+    case MemoryPart::Rest:
       return "rest";
-    case Taken::Before:
+    case MemoryPart::Before:
       return "before";
-    case Taken::InShare:
+    case MemoryPart::InShare:
       break;
   }
   return "share";
@@ -134,8 +134,9 @@ std::string_view taken_name(Taken taken) {
 
 std::vector<Overhead> overheads(const Engine& engine, const StepWidths& widths,
                                 const EngineDefaults& settings, int64_t ranks) {
-  const Taken step =
-      engine.share == MemoryShare::OfTotal ? Taken::InShare : Taken::Rest;
+  const MemoryPart step = engine.share == MemoryShare::OfTotal
+                              ? MemoryPart::InShare
+                              : MemoryPart::Rest;
   std::vector<Overhead> rows;
   rows.push_back(
       {"activations", "activations of the largest step",
@@ -156,7 +157,7 @@ std::vector<Overhead> overheads(const Engine& engine, const StepWidths& widths,
                               OutsideRange range) {
     rows.push_back({std::move(name), std::move(title),
                     Bracket{range.lower, range.estimate, range.upper},
-                    Taken::Before, std::move(range.source)});
+                    MemoryPart::Before, std::move(range.source)});
   };
   add_before("context", "context and libraries", context_range());
   if (ranks > 1) {

@@ -27,18 +27,18 @@ struct Bracket {
 Bracket operator+(const Bracket& a, const Bracket& b);
 
 // The part of the memory that it comes out of.
-enum class Taken : uint8_t {
+enum class MemoryPart : uint8_t {
   InShare,  // the engine's share, like weights and cache
   Rest,     // the memory outside the share
   Before,   // taken before the engine measures free memory
 };
-std::string_view taken_name(Taken taken);  // "share"
+std::string_view memory_part_name(MemoryPart part);  // "share"
 
 struct Overhead {
   std::string name;   // "activations"
   std::string title;  // "activations of the largest step"
   Bracket bytes;
-  Taken taken = Taken::InShare;
+  MemoryPart part = MemoryPart::InShare;
   std::string source;
 };
 

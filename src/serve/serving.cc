@@ -16,10 +16,10 @@ namespace {
 // vLLM schedules the next step while one runs.
 constexpr int64_t kStepsInFlight = 2;
 
-Bracket sum_of(const std::vector<Overhead>& rows, Taken taken) {
+Bracket sum_of(const std::vector<Overhead>& rows, MemoryPart part) {
   Bracket sum;
   for (const Overhead& row : rows) {
-    if (row.taken == taken) sum = sum + row.bytes;
+    if (row.part == part) sum = sum + row.bytes;
   }
   return sum;
 }
@@ -197,7 +197,7 @@ double Serving::sequences(size_t end) const {
   return std::floor(of_group) * static_cast<double>(mesh.dp);
 }
 
-int64_t Serving::spare(size_t end) const {
+int64_t Serving::headroom(size_t end) const {
   int64_t least = INT64_MAX;
   for (const ServedStage& stage : stages) {
     least = std::min(least, available_at(stage, end) - stage.cache_needed);
@@ -245,8 +245,8 @@ std::optional<Serving> serve(const ServedWeights& model,
   if (input.share) answer.settings.share = *input.share;
   answer.overheads = overheads(engine, step_widths(model, answer.layout),
                                answer.settings, answer.layout.devices());
-  const Bracket outside = sum_of(answer.overheads, Taken::Before);
-  const Bracket inside = sum_of(answer.overheads, Taken::InShare);
+  const Bracket outside = sum_of(answer.overheads, MemoryPart::Before);
+  const Bracket inside = sum_of(answer.overheads, MemoryPart::InShare);
   answer.share_bytes =
       share_of(engine, answer.settings.share, input.device.usable, outside);
   if (engine.share == MemoryShare::OfTotal) {
@@ -256,7 +256,7 @@ std::optional<Serving> serve(const ServedWeights& model,
     const int64_t rest =
         input.device.usable - outside.lower - answer.share_bytes.upper;
     answer.missing_for_steps = std::max<int64_t>(
-        sum_of(answer.overheads, Taken::Rest).lower - rest, 0);
+        sum_of(answer.overheads, MemoryPart::Rest).lower - rest, 0);
   }
 
   const auto ranges = ranges_of(model, input, diags);

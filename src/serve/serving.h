@@ -98,7 +98,7 @@ struct Serving {
   // Bytes by which the share and the memory outside it exceed the device, at
   // least.
   int64_t missing_at_start = 0;
-  // Bytes that a step needs beyond what the share leaves (Taken::Rest), at
+  // Bytes that a step needs beyond what the share leaves (MemoryPart::Rest), at
   // least.
   int64_t missing_for_steps = 0;
   std::vector<std::string> problems;  // why the engine does not start
@@ -126,7 +126,7 @@ struct Serving {
   }
   // Returns the bytes that the fullest stage has left with these; negative: the
   // bytes that it lacks.
-  int64_t spare(size_t end) const;
+  int64_t headroom(size_t end) const;
   bool has_experts() const {
     return std::any_of(verdicts.begin(), verdicts.end(),
                        [](const DegreeVerdict& verdict) {

@@ -90,7 +90,7 @@ WeightPart part_of(DimRole role) {
 }
 
 // The bytes of one tensor of a class on a rank.
-struct Held {
+struct RankBytes {
   int64_t bytes = 0;
   int64_t vocab_padding = 0;
   int64_t kv_copies = 0;
@@ -168,7 +168,7 @@ std::optional<int64_t> bytes_of(Shape shape, int64_t dim, int64_t size,
 // Finds the kernel for the tensor, and the bytes that its form adds.
 bool add_kernel(const ServedWeights& model, const TensorType& type,
                 const StoredMatrix& matrix, const Local& local,
-                const WeightsInput& in, Held& held) {
+                const WeightsInput& in, RankBytes& held) {
   // Kernels for unquantised weights are those for 16 bits.
   constexpr int64_t kNarrow = 2;
   if (matrix.packing == Packing::Plain &&
@@ -226,7 +226,7 @@ Int128 vocabulary_bytes(const ServedWeights& model, const ParameterClass& c,
 
 bool add_slots(const ServedWeights& model, const ParameterClass& c,
                const StoredMatrix* matrix, const Local& local,
-               bool is_embedding, const WeightsInput& in, Held& held) {
+               bool is_embedding, const WeightsInput& in, RankBytes& held) {
   const std::string& name = model.folding->folded_names[c.folded];
   const DType dtype = model.manifest->type(c.first).dtype;
   Int128 bytes = 0;
@@ -251,9 +251,9 @@ bool add_slots(const ServedWeights& model, const ParameterClass& c,
   return true;
 }
 
-std::optional<Held> held_of(const ServedWeights& model, size_t number,
-                            const WeightsInput& in, bool whole,
-                            bool is_embedding) {
+std::optional<RankBytes> rank_bytes_of(const ServedWeights& model,
+                                       size_t number, const WeightsInput& in,
+                                       bool whole, bool is_embedding) {
   const ParameterClass& c = model.folding->classes[number];
   const ParameterKind& kind = *model.kinds[number];
   const TensorType& type = model.manifest->type(c.first);
@@ -262,7 +262,7 @@ std::optional<Held> held_of(const ServedWeights& model, size_t number,
   const Local local = local_shape(model, c, kind, in, whole);
   const auto bytes = bytes_of(local.shape, -1, 0, dtype);
   if (!bytes) return std::nullopt;
-  Held held;
+  RankBytes held;
   held.bytes = *bytes;
   held.part = is_single_expert(model.folding->folded_names[c.folded])
                   ? WeightPart::Experts
@@ -328,7 +328,7 @@ std::optional<StoredMatrix> matrix_of(const ParameterClass& c,
 }
 
 void add_use(std::vector<RankWeights::KernelUse>& uses,
-             const std::optional<StoredMatrix>& matrix, const Held& held,
+             const std::optional<StoredMatrix>& matrix, const RankBytes& held,
              int64_t count) {
   if (held.kernel == nullptr || !matrix) return;
   const auto same = [&](const RankWeights::KernelUse& use) {
@@ -547,12 +547,12 @@ std::optional<RankWeights> rank_weights(const ServedWeights& model,
   RankWeights weights;
   Int128 total = 0;
   Int128 logical = 0;
-  std::map<std::tuple<uint32_t, bool, bool>, Held> known;
+  std::map<std::tuple<uint32_t, bool, bool>, RankBytes> known;
   const auto held_by = [&](uint32_t number, bool whole,
-                           bool is_embedding) -> const Held* {
+                           bool is_embedding) -> const RankBytes* {
     const auto found = known.find({number, whole, is_embedding});
     if (found != known.end()) return &found->second;
-    const auto one = held_of(model, number, input, whole, is_embedding);
+    const auto one = rank_bytes_of(model, number, input, whole, is_embedding);
     if (!one) return nullptr;
     return &known.emplace(std::tuple(number, whole, is_embedding), *one)
                 .first->second;
@@ -571,14 +571,15 @@ std::optional<RankWeights> rank_weights(const ServedWeights& model,
       }
       if (!held[g] && !slots_everywhere) continue;
       const bool whole = input.whole_embedding && group.is_token_embedding;
-      const Held* one = held_by(member.kind, whole, group.is_token_embedding);
+      const RankBytes* one =
+          held_by(member.kind, whole, group.is_token_embedding);
       if (one == nullptr) return std::nullopt;
       const bool dealt =
           is_single_expert(model.folding->folded_names[c.folded]);
       const int64_t count =
-          dealt ? most_dealt({"ep", degree_of(DimRole::Experts, input.layout),
-                              member.count},
-                             member.count)
+          dealt ? max_on_rank({"ep", degree_of(DimRole::Experts, input.layout),
+                               member.count},
+                              member.count)
                 : member.count;
       const auto add = [&](WeightPart part, int64_t each) {
         const auto all = checked_mul(each, count);

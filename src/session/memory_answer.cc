@@ -9,7 +9,7 @@
 #include "findings/findings.h"
 #include "findings/step_findings.h"
 #include "session/slow_parts.h"
-#include "session/ways_out.h"
+#include "session/suggestions.h"
 
 namespace shardplan {
 namespace {
@@ -92,7 +92,7 @@ std::string workload_text(const AskedMemory& asked, const StepOptions& sized,
 }
 
 // Reports a state that does not fit, with the changes that were tried.
-void report_budget(const WaysOutInput& in, const Budget& budget, Host& host,
+void report_budget(const SuggestionsInput& in, const Budget& budget, Host& host,
                    Diagnostics& diags) {
   std::vector<TriedChange> tried;
   if (!budget.fits()) tried = tried_states(in.judge, budget);
@@ -104,7 +104,7 @@ void report_budget(const WaysOutInput& in, const Budget& budget, Host& host,
 }
 
 // Reports a training step that does not fit, with the changes that were tried.
-void report_bracket(const WaysOutInput& in, const Budget& budget,
+void report_bracket(const SuggestionsInput& in, const Budget& budget,
                     const MemoryBracket& bracket, Host& host,
                     Diagnostics& diags) {
   const auto& limit = budget.limit;
@@ -116,14 +116,14 @@ void report_bracket(const WaysOutInput& in, const Budget& budget,
     for (std::string& text : found->help) {
       if (text.starts_with('`')) text = "for training state alone, " + text;
     }
-    for (std::string& text : ways_out(finding)) {
+    for (std::string& text : suggested_changes(finding)) {
       found->help.push_back("with activations, " + std::move(text));
     }
   }
 }
 
 std::optional<StepAnswer> answer_step(
-    const WaysOutInput& in, const Budget& budget,
+    const SuggestionsInput& in, const Budget& budget,
     const std::vector<std::string>& calibrated, Host& host, Fit& fit,
     Diagnostics& diags) {
   const Manifest& manifest = in.session.model.manifest;
@@ -179,13 +179,13 @@ std::optional<Serving> answer_serving(const MemoryQuestion& question,
   asked.serving =
       asked_serving(question.engine, question.memory, *models, *device);
   const Asked engine = {session.model, nullptr, asked, nullptr, &models->model};
-  KeptLayers unused;
+  LayerCache unused;
   const auto judge = PlanJudge::of(engine, session.plan, unused, diags);
   auto judged = judge->judge({}, diags);
   if (!judged) return std::nullopt;
   fit = judged->fit;
   std::vector<TriedServing> tried;
-  if (!fit.surely()) {
+  if (!fit.will_fit()) {
     tried = tried_servings({question.planning, session, engine, *judge},
                            *judged->serving);
   }
@@ -269,12 +269,12 @@ std::optional<MemoryAnswer> answer_memory(const MemoryQuestion& question,
   Asked asked = {session.model, session.rules ? &*session.rules : nullptr,
                  *memory,       nullptr,
                  nullptr,       passes ? &*passes : nullptr};
-  KeptLayers layers;
+  LayerCache layers;
   const auto judge = PlanJudge::of(asked, session.plan, layers, diags);
   if (judge == nullptr) return std::nullopt;
   auto budget = judge->budget({}, diags);
   if (!budget) return std::nullopt;
-  const WaysOutInput in = {question.planning, session, asked, *judge};
+  const SuggestionsInput in = {question.planning, session, asked, *judge};
   report_budget(in, *budget, host, diags);
   MemoryAnswer answer{judge->held().options, judge->held().kv_axes,
                       !memory->trained.empty(), *std::move(budget)};

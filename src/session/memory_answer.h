@@ -87,7 +87,7 @@ enum class Headroom : uint8_t { Find, Leave };
 
 // Answers a request about memory. Empty, with the reason reported. Reports
 // findings (SP301, SP305 to SP309) with the changes that were tried
-// (session/ways_out.h).
+// (session/suggestions.h).
 // REQUIRES: check_question().
 std::optional<MemoryAnswer> answer_memory(const MemoryQuestion& question,
                                           const Session& session,

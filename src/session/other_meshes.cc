@@ -286,7 +286,7 @@ void MeshTrials::on(const Mesh& mesh,
   Evaluator::Placed& placed = evaluator->placed({{}, mesh, {}, {}});
   if (placed.judge != nullptr && !placed.findings.cannot_run() &&
       placed.findings.count(Severity::Error) <= errors_ &&
-      !leaves_idle(*placed.plan)) {
+      !has_idle_axis(*placed.plan)) {
     use(*placed.judge);
   }
   const std::lock_guard lock(mutex_);
@@ -295,7 +295,7 @@ void MeshTrials::on(const Mesh& mesh,
 
 // Returns whether an axis that is longer than in the requested mesh shards
 // nothing: no parameters, batch, tokens, optimizer state, cache or layers.
-bool MeshTrials::leaves_idle(const Plan& plan) const {
+bool MeshTrials::has_idle_axis(const Plan& plan) const {
   const AskedMemory& asked = asked_.memory;
   AxisNames used = asked.axes.heads;
   for (const AxisNames& more :

@@ -56,7 +56,7 @@ class MeshTrials {
   int threads() const;
 
  private:
-  bool leaves_idle(const Plan& plan) const;
+  bool has_idle_axis(const Plan& plan) const;
 
   const PlanRequest& planning_;
   const Session& session_;

@@ -41,14 +41,14 @@ class ReportedBytes : public Bytes {
       : bytes_(std::move(bytes)), progress_(std::move(progress)) {}
 
   std::string_view view() const override { return bytes_->view(); }
-  void let_go(uint64_t offset) const override {
+  void release_before(uint64_t offset) const override {
     if (*progress_ != nullptr) {
       (*progress_)
           ->step(kReading, kReading,
                  static_cast<double>(offset) /
                      static_cast<double>(bytes_->view().size()));
     }
-    bytes_->let_go(offset);
+    bytes_->release_before(offset);
   }
 
  private:
@@ -56,10 +56,10 @@ class ReportedBytes : public Bytes {
   std::shared_ptr<ProgressListener*> progress_;
 };
 
-class ReportingHost : public PassingHost {
+class ReportingHost : public ForwardingHost {
  public:
   ReportingHost(Host& below, ProgressListener& progress)
-      : PassingHost(below),
+      : ForwardingHost(below),
         progress_(std::make_shared<ProgressListener*>(&progress)) {}
   ReportingHost(const ReportingHost&) = delete;
   ReportingHost& operator=(const ReportingHost&) = delete;
@@ -67,10 +67,10 @@ class ReportingHost : public PassingHost {
 
   std::shared_ptr<const Bytes> read_file(const std::string& path, int64_t limit,
                                          std::string& why) override {
-    return reported(PassingHost::read_file(path, limit, why));
+    return reported(ForwardingHost::read_file(path, limit, why));
   }
   std::shared_ptr<const Bytes> read_stdin(std::string& why) override {
-    return reported(PassingHost::read_stdin(why));
+    return reported(ForwardingHost::read_stdin(why));
   }
 
  private:
@@ -191,7 +191,7 @@ std::optional<RuleSet> read_rules(const PlanRequest& request,
     for (const LogicalRule& rule : rules->logical_rules) {
       if (rule.name) known.insert(*rule.name);
     }
-    for (const auto& [label, name] : settle_labels(known, manifest)) {
+    for (const auto& [label, name] : replace_old_labels(known, manifest)) {
       diags.report(Code::Remark, {},
                    "the rules have no label " + in_backticks(label) +
                        "; using its older name " + in_backticks(name));
@@ -450,7 +450,7 @@ std::optional<Made> make_plan(const PlanRequest& request, ReadInputs& inputs,
   if (!mesh || !add_views(request, *rules, inputs.model, mesh->mesh, diags)) {
     return std::nullopt;
   }
-  settle_views(*rules, mesh->mesh);
+  mark_inactive_views(*rules, mesh->mesh);
   const Manifest& manifest = inputs.model.manifest;
   const ResolveOptions how = resolve_options(request, host);
   auto found = find_rules(manifest, *rules, how, diags);
@@ -641,7 +641,7 @@ std::optional<SlicedMesh> written_mesh(const SourcePtr& text,
                                        const PlanRequest& request,
                                        std::optional<int64_t> devices,
                                        Diagnostics& diags) {
-  diags.keep(text);
+  diags.add_source(text);
   const auto axes = is_sizes(text->text())
                         ? read_sizes(*text, request.axes, diags)
                         : parse_mesh_text(*text, diags);
@@ -653,7 +653,7 @@ bool add_views(const PlanRequest& request, const RuleSet& rules,
                const Model& model, Mesh& mesh, Diagnostics& diags) {
   std::vector<ViewRequest> views;
   for (const SourcePtr& text : request.views) {
-    diags.keep(text);
+    diags.add_source(text);
     auto view = parse_view_text(*text, diags);
     if (!view) return false;
     views.push_back(*std::move(view));

@@ -34,7 +34,7 @@ std::optional<ChangedStep> judge_again(PlanJudge& judge,
   const bool limited = judge.memory().options.limit.has_value();
   return ChangedStep{*std::move(judged->step->time),
                      std::move(judged->step->bracket),
-                     !limited || judged->fit.surely()};
+                     !limited || judged->fit.will_fit()};
 }
 
 bool is_worth(const StepTime& time, const StepTime& other) {
@@ -57,7 +57,7 @@ struct AxisTraffic {
   bool is_slow = false;  // beyond the first link of the profile
 };
 
-std::map<AxisName, AxisTraffic> traffic_of(const WaysOutInput& in,
+std::map<AxisName, AxisTraffic> traffic_of(const SuggestionsInput& in,
                                            const StepTime& time) {
   std::map<AxisName, AxisTraffic> traffic;
   const std::vector<LinkTier>& links = in.asked.memory.card->links;
@@ -102,8 +102,8 @@ bool sends_most(const Mesh& mesh,
          });
 }
 
-void report_slow_axes(const WaysOutInput& in, const StepTime& time, Host& host,
-                      Diagnostics& diags) {
+void report_slow_axes(const SuggestionsInput& in, const StepTime& time,
+                      Host& host, Diagnostics& diags) {
   const Mesh& mesh = in.session.plan.mesh;
   if (in.asked.memory.on_slices) return;
   std::optional<MeshTrials> trials;
@@ -153,7 +153,7 @@ double exposed_of_weights(const StepTime& time, const AxisNames& axes) {
   return exposed;
 }
 
-void report_gathered_again(const WaysOutInput& in, const StepTime& time,
+void report_gathered_again(const SuggestionsInput& in, const StepTime& time,
                            Diagnostics& diags) {
   const int64_t parts = in.asked.memory.step.microbatches;
   if (parts < 2 || in.asked.memory.options.stages) return;
@@ -186,8 +186,8 @@ void report_gathered_again(const WaysOutInput& in, const StepTime& time,
 
 }  // namespace
 
-void report_slow_parts(const WaysOutInput& in, const StepTime& time, Host& host,
-                       Diagnostics& diags) {
+void report_slow_parts(const SuggestionsInput& in, const StepTime& time,
+                       Host& host, Diagnostics& diags) {
   report_slow_axes(in, time, host, diags);
   report_gathered_again(in, time, diags);
 }

@@ -9,14 +9,14 @@
 #include "base/diagnostic.h"
 #include "base/host.h"
 #include "cost/step_time.h"
-#include "session/ways_out.h"
+#include "session/suggestions.h"
 
 namespace shardplan {
 
 // Reports SP310: an axis that communicates in every layer over a slow link, if
 // another order of axes is faster. Reports SP311: weights that are gathered for
 // every micro-batch, if fewer micro-batches fit. `time` is the request's.
-void report_slow_parts(const WaysOutInput& in, const StepTime& time, Host& host,
-                       Diagnostics& diags);
+void report_slow_parts(const SuggestionsInput& in, const StepTime& time,
+                       Host& host, Diagnostics& diags);
 
 }  // namespace shardplan

@@ -42,7 +42,7 @@ void report_unfound(const std::string& what, const std::string& pattern,
                     const Manifest& manifest, Diagnostics& diags) {
   auto problem = diags.error(Code::Usage, {}, what + " matches no parameter");
   const std::vector<std::string> names = folded_names(manifest);
-  auto meant = respelled(pattern, names);
+  auto meant = spelling_corrected(pattern, names);
   if (meant && !is_found(*meant, manifest)) meant.reset();
   if (!meant) meant = nearest(pattern, names);
   if (meant) {

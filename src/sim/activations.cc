@@ -27,7 +27,7 @@ struct Departure {
   ValueId value;  // the first one
   Correction correction;
   Span where;
-  std::string asked;  // the spec and where it comes from
+  std::string requested;  // the spec and where it comes from
   bool of_labels = false;
   int64_t count = 1;
 };
@@ -72,7 +72,7 @@ class Placer {
         !check_shard_maps(graph_, plan_.mesh, rules_.declared_axes, diags_)) {
       return std::nullopt;
     }
-    if (plan_.run_as == RunAs::Hooks) walk_as_hooked();
+    if (plan_.run_as == RunAs::Hooks) apply_hooks();
     return std::move(placed_);
   }
 
@@ -101,7 +101,7 @@ class Placer {
     declared_.insert(declared_.end(), defaults.begin(), defaults.end());
   }
 
-  void walk_as_hooked() {
+  void apply_hooks() {
     RuleSet patterns;
     for (const PlanRule& rule : plan_.rules) {
       patterns.rules.emplace_back().pattern = rule.pattern;
@@ -120,9 +120,10 @@ class Placer {
           matcher->find(name, found);
           return found.empty() ? 0 : found.front() + 1;
         });
-    placed_.as_hooked = placed_.hooked->is_right() &&
-                        lay_as_hooked(graph_, placed_.mesh, plan_.hook_axis,
-                                      placed_.hooked->layouts, placed_.wanted);
+    placed_.hook_layouts =
+        placed_.hooked->is_right() &&
+        use_hook_layouts(graph_, placed_.mesh, plan_.hook_axis,
+                         placed_.hooked->layouts, placed_.wanted);
   }
 
   void report_no_sub_axes() {
@@ -459,9 +460,9 @@ class Placer {
     const Value& second = graph_.values[b.value];
     return a.correction.code == b.correction.code &&
            a.correction.dim == b.correction.dim &&
-           a.correction.reason == b.correction.reason && a.asked == b.asked &&
-           a.where.file == b.where.file && a.where.begin == b.where.begin &&
-           first.shape == second.shape &&
+           a.correction.reason == b.correction.reason &&
+           a.requested == b.requested && a.where.file == b.where.file &&
+           a.where.begin == b.where.begin && first.shape == second.shape &&
            folded_name(first.name) == folded_name(second.name);
   }
 
@@ -474,7 +475,7 @@ class Placer {
                       "`" + value.name + "` is not sharded as requested: " +
                           each.correction.reason)
               .fact("`" + value.name + "` " + shape_text(value.shape) + " as " +
-                    each.asked);
+                    each.requested);
       if (each.count > 1) {
         problem
             .fact(count_text(each.count) + " occurrences of `" +

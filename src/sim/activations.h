@@ -34,7 +34,7 @@ struct PlacedValues {
   std::optional<HookedWalk> hooked = {};
   // Results have the layouts that hooks leave, so that programs run the hooks'
   // collectives.
-  bool as_hooked = false;
+  bool hook_layouts = false;
 };
 
 // Returns rules for a model whose forward pass shardplan wrote, so that no user

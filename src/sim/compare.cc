@@ -24,10 +24,10 @@ constexpr double kRoundingPart = 0x1p-14;
 // Returns what devices hold of a value once its partial sums are added up.
 DeviceTensors added_up(const Program& program, const Layout& layout,
                        const DeviceTensors& made, Arithmetic arithmetic) {
-  const bool alike = std::all_of(
+  const bool all_equal = std::all_of(
       made.begin(), made.end(),
       [&](const Tensor& part) { return part.shape == made[0].shape; });
-  if (layout.partial.empty() || !alike) return made;
+  if (layout.partial.empty() || !all_equal) return made;
   const Arithmetic exact =
       arithmetic == Arithmetic::Field ? Arithmetic::Field : Arithmetic::F64;
   DeviceTensors sums(made.size());
@@ -109,7 +109,7 @@ void Comparison::look(const PairedRuns& runs, const Instruction& at,
     if (wrong) candidates_.push_back({*std::move(wrong), false, kInfinity});
     return;
   }
-  const Layout layout = of.layout.settled();
+  const Layout layout = of.layout.without_partial_sums();
   const DeviceTensors sums = added_up(program_, of.layout, made, arithmetic);
   auto parted =
       difference_of(program_, at.result, layout, sums, whole, arithmetic);
@@ -134,7 +134,7 @@ void Comparison::look_working(const PairedRuns& exact,
       largest_difference(whole, whole_of(working.unsharded, of.value),
                          NotFinite::PassedOver),
       largest_difference(
-          program_, of.layout.settled(), whole,
+          program_, of.layout.without_partial_sums(), whole,
           added_up(program_, of.layout, made, working.options.arithmetic),
           NotFinite::PassedOver));
   if (found->size <= kRoundingPart * error) candidates_.erase(found);

@@ -169,7 +169,7 @@ void add_up(const Delivery& delivery, int term, std::span<const Tensor> chunks,
 namespace {
 
 // Returns whether each part begins where the one before it ends.
-bool lie_side_by_side(std::span<const Tensor> parts, size_t dim) {
+bool are_adjacent(std::span<const Tensor> parts, size_t dim) {
   const Tensor& first = parts[0];
   if (first.elements() == 0) return false;
   for (size_t r = 0; r < parts.size(); ++r) {
@@ -191,7 +191,7 @@ Tensor joined(std::span<const Tensor> parts, int dim, int threads) {
   const auto d = static_cast<size_t>(dim);
   const auto count = static_cast<int64_t>(parts.size());
   const int64_t width = parts[0].shape[d];
-  if (lie_side_by_side(parts, d)) {
+  if (are_adjacent(parts, d)) {
     Tensor whole = parts[0];
     whole.shape[d] = width * count;
     return whole;

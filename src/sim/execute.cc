@@ -178,7 +178,7 @@ class Overlapped {
           at_.overlap, rank, count, whole.shape[static_cast<size_t>(at_.dim)]);
       const Tensor product = multiply_in_order(node_, parts_[device], factor,
                                                order, flops[device]);
-      keep(product, types_.arithmetic, types_.result);
+      round_in_place(product, types_.arithmetic, types_.result);
       return product;
     });
   }
@@ -286,7 +286,7 @@ ShardedRun::ShardedRun(const Program& program, const Lifetimes& lives,
       precision_{options.arithmetic, options.storage, options.reduce},
       types_(register_types(program, precision_)),
       live_(program, types_),
-      told_(program.registers.size()) {
+      reported_(program.registers.size()) {
   const auto devices = static_cast<size_t>(program.mesh.devices());
   run_.registers.resize(program.registers.size());
   run_.flops.resize(devices);
@@ -294,8 +294,8 @@ ShardedRun::ShardedRun(const Program& program, const Lifetimes& lives,
   run_.live.resize(program.instructions.size());
 }
 
-void ShardedRun::advance(int phase, const Made& made) {
-  made_ = made;
+void ShardedRun::advance(int phase, const OnResult& on_result) {
+  on_result_ = on_result;
   for (; program_.instructions.has(next_); ++next_.number) {
     if (lives_.phase[next_] > phase) break;
     const Instruction& at = program_.instructions[next_];
@@ -304,7 +304,7 @@ void ShardedRun::advance(int phase, const Made& made) {
     const RegisterId result = at.result;
     run_.registers[result] = step(next_, run_.sent[next_]);
     if (lives_.rematerialised[result]) rematerialised_.push_back(at.result);
-    if (made_) made_(at, run_.registers[result]);
+    if (on_result_) on_result_(at, run_.registers[result]);
     if (options_.counts_live) count_live(next_);
     for (const RegisterId number : at.operands) {
       if (is_over(number, next_)) release(number);
@@ -313,17 +313,17 @@ void ShardedRun::advance(int phase, const Made& made) {
   if (phase == lives_.phases - 1) {
     for (const RegisterId number : program_.outputs) tensors(number);
   }
-  if (options_.keep_registers) return;
-  std::vector<RegisterId> kept;
+  if (options_.retain_registers) return;
+  std::vector<RegisterId> retained;
   for (const RegisterId number : rematerialised_) {
     const auto& reads = lives_.reads[number];
     if (is_needed_soon(reads, phase)) {
-      kept.push_back(number);
+      retained.push_back(number);
     } else {
       release(number);
     }
   }
-  rematerialised_ = std::move(kept);
+  rematerialised_ = std::move(retained);
 }
 
 void ShardedRun::count_live(InstructionId instruction) {
@@ -346,21 +346,21 @@ const DeviceTensors& ShardedRun::tensors(RegisterId number) {
   std::vector<int64_t> sent(run_.flops.size());
   held = step(maker, sent);
   rematerialised_.push_back(number);
-  if (made_ && !told_[number] && at.kind == Instruction::Kind::Load) {
-    made_(at, held);
+  if (on_result_ && !reported_[number] && at.kind == Instruction::Kind::Load) {
+    on_result_(at, held);
   }
-  told_[number] = true;
+  reported_[number] = true;
   return held;
 }
 
 Execution ShardedRun::finish() {
-  made_ = {};
+  on_result_ = {};
   for (const RegisterId number : program_.outputs) tensors(number);
   for (const RegisterId r : program_.registers.ids()) {
     const bool is_output = !program_.instructions.has(lives_.last_read[r]);
-    if (options_.keep_registers && lives_.maker[r]) {
+    if (options_.retain_registers && lives_.maker[r]) {
       tensors(r);
-    } else if (!options_.keep_registers && !is_output) {
+    } else if (!options_.retain_registers && !is_output) {
       release(r);
     }
   }
@@ -374,7 +374,7 @@ bool ShardedRun::is_last_read(RegisterId number,
 }
 
 bool ShardedRun::is_over(RegisterId number, InstructionId instruction) const {
-  return !options_.keep_registers && is_last_read(number, instruction);
+  return !options_.retain_registers && is_last_read(number, instruction);
 }
 
 void ShardedRun::release(RegisterId number) { run_.registers[number].clear(); }
@@ -486,8 +486,8 @@ DeviceTensors ShardedRun::compute(const Instruction& at,
       run_.flops[device] += node.op->flops(shapes_of(part.operands),
                                            result.shape, node.attributes);
     }
-    return kept(result, std::exchange(part.operands, {}), options_.arithmetic,
-                as, inner);
+    return stored_result(result, std::exchange(part.operands, {}),
+                         options_.arithmetic, as, inner);
   });
 }
 
@@ -570,7 +570,7 @@ void set_phases(const Program& program, Lifetimes& lives) {
   }
 }
 
-bool keeps_numbers(const Instruction& at) {
+bool copies_numbers(const Instruction& at) {
   switch (at.kind) {
     case Instruction::Kind::Load:
     case Instruction::Kind::Slice:
@@ -607,10 +607,10 @@ Lifetimes lifetimes_of(const Program& program) {
     const RegisterId result = at.result;
     lives.maker[result] = i;
     lives.rematerialised[result] =
-        keeps_numbers(at) && std::all_of(at.operands.begin(), at.operands.end(),
-                                         [&](RegisterId number) {
-                                           return lives.rematerialised[number];
-                                         });
+        copies_numbers(at) &&
+        std::all_of(
+            at.operands.begin(), at.operands.end(),
+            [&](RegisterId number) { return lives.rematerialised[number]; });
     if (at.kind != Instruction::Kind::Load) {
       lives.needed[program.registers[result].value].push_back(lives.phase[i]);
     }

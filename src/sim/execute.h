@@ -86,7 +86,7 @@ std::vector<Slice> arrival_order(Overlap overlap, int64_t rank, int64_t count,
 
 struct Execution {
   // Tensors per register and device. A register is released after its last use
-  // unless ExecuteOptions::keep_registers is set.
+  // unless ExecuteOptions::retain_registers is set.
   PerRegister<DeviceTensors> registers;
   std::vector<int64_t> flops;  // per device
   // Bytes that each device sends.
@@ -102,7 +102,7 @@ struct Execution {
 struct ExecuteOptions {
   Arithmetic arithmetic = Arithmetic::F32;
   int threads = 1;
-  bool keep_registers = false;
+  bool retain_registers = false;
   // The types of sim/transfers.h.
   Storage storage = Storage::F32;
   Storage reduce = Storage::F32;
@@ -116,7 +116,7 @@ class ShardedRun {
   // Called with the result of an instruction, which it may replace. The
   // operands of a Compute are still there at that time. It is not called again
   // when a result is rematerialised.
-  using Made = std::function<void(const Instruction&, DeviceTensors&)>;
+  using OnResult = std::function<void(const Instruction&, DeviceTensors&)>;
 
   // REQUIRES: `program` and `lives` outlive the run; `read` returns values that
   // are rounded as they are stored.
@@ -124,12 +124,12 @@ class ShardedRun {
              const ExecuteOptions& options);
 
   // Runs the instructions of a phase. REQUIRES: all earlier phases have run.
-  void advance(int phase, const Made& made = {});
+  void advance(int phase, const OnResult& on_result = {});
   // Returns what the devices hold of a register. REQUIRES: it has been made,
   // and an instruction that has not run yet reads it.
   const DeviceTensors& tensors(RegisterId number);
-  // Returns the outputs, or all registers with ExecuteOptions::keep_registers.
-  // REQUIRES: all phases have run.
+  // Returns the outputs, or all registers with
+  // ExecuteOptions::retain_registers. REQUIRES: all phases have run.
   Execution finish();
 
  private:
@@ -147,12 +147,12 @@ class ShardedRun {
   const Lifetimes& lives_;
   ReadWhole read_;
   ExecuteOptions options_;
-  KeptTypes precision_;
+  StorageTypes precision_;
   PerRegister<Storage> types_;
   LiveBytes live_;
-  Made made_ = {};
+  OnResult on_result_ = {};
   InstructionId next_ = InstructionId(0);
-  PerRegister<bool> told_;
+  PerRegister<bool> reported_;
   // Rematerialised registers that are held at present.
   std::vector<RegisterId> rematerialised_;
   Execution run_;

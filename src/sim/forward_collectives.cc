@@ -16,7 +16,7 @@ namespace {
 
 // Returns the parameter that a value is, is a part of, or is another form of,
 // if any.
-ValueId parameter_behind(const Graph& graph, ValueId value) {
+ValueId parameter_of(const Graph& graph, ValueId value) {
   while (true) {
     const Value& at = graph.values[value];
     if (at.kind == Value::Kind::Parameter) return value;
@@ -31,7 +31,7 @@ void add_parameters(const Graph& graph, NodeId node,
                     std::vector<std::string>& parameters) {
   if (!node) return;
   for (const ValueId operand : graph.nodes[node].operands) {
-    const ValueId found = parameter_behind(graph, operand);
+    const ValueId found = parameter_of(graph, operand);
     if (!found) continue;
     const std::string& name = graph.values[found].parameter;
     if (std::find(parameters.begin(), parameters.end(), name) ==
@@ -42,13 +42,13 @@ void add_parameters(const Graph& graph, NodeId node,
 }
 
 // The most values that are searched for the products behind a value.
-constexpr size_t kMostBehind = 16;
+constexpr size_t kMaxSearched = 16;
 
 // Returns the nearest nodes with parameters that a value is computed from.
-std::vector<NodeId> products_behind(const Graph& graph, ValueId value) {
+std::vector<NodeId> source_products(const Graph& graph, ValueId value) {
   std::vector<NodeId> products;
   std::vector<ValueId> values = {value};
-  for (size_t i = 0; i < values.size() && i < kMostBehind; ++i) {
+  for (size_t i = 0; i < values.size() && i < kMaxSearched; ++i) {
     const Value& at = graph.values[values[i]];
     if (at.kind != Value::Kind::Result) continue;
     std::vector<std::string> parameters;
@@ -72,14 +72,14 @@ CollectiveUse use_of(const Program& program, const CollectivePrice& price) {
   use.kind = price.kind;
   use.axes = price.axes;
   use.cause = price.cause;
-  const ValueId sent = parameter_behind(graph, value);
+  const ValueId sent = parameter_of(graph, value);
   if (sent) {
     const std::string& name = graph.values[sent].parameter;
     use.what = folded_name(name);
     use.parameters.push_back(name);
     return use;
   }
-  const std::vector<NodeId> products = products_behind(graph, value);
+  const std::vector<NodeId> products = source_products(graph, value);
   for (const NodeId node : products)
     add_parameters(graph, node, use.parameters);
   if (use.cause == Cause::PartialSum && products.size() == 1) {
@@ -122,7 +122,7 @@ std::vector<PlacedUse> uses_in(const Program& program, Storage storage) {
 // The collectives of the layers of a period, each with its layer's index in it.
 using Sent = std::vector<std::pair<int64_t, const CollectiveUse*>>;
 
-bool sends_alike(const Sent& a, const Sent& b) {
+bool sends_equal(const Sent& a, const Sent& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
                     [](const auto& one, const auto& other) {
                       const CollectiveUse& x = *one.second;
@@ -144,8 +144,8 @@ bool is_steady(const std::vector<PlacedUse>& placed, const LayerCycle& cycle) {
     periods[static_cast<size_t>(period)].emplace_back(
         (each.layer - cycle.begin) % cycle.period, &each.use);
   }
-  return sends_alike(periods[1], periods[2]) ||
-         sends_alike(periods[0], periods[1]);
+  return sends_equal(periods[1], periods[2]) ||
+         sends_equal(periods[0], periods[1]);
 }
 
 // Sums up equal uses. Returns nothing, with SP017 reported, if a sum exceeds 63
@@ -186,16 +186,15 @@ std::optional<std::vector<CollectiveUse>> summed(
 
 }  // namespace
 
-std::optional<ForwardCollectives> forward_collectives(ForwardGraphs& model,
-                                                      const ForwardPlan& plan,
-                                                      Diagnostics& diags,
-                                                      AlikeLayers alike) {
+std::optional<ForwardCollectives> forward_collectives(
+    ForwardGraphs& model, const ForwardPlan& plan, Diagnostics& diags,
+    EqualLayers equal_layers) {
   const auto found = partition_layers(
       model, plan,
       [&](const Program& program, const LayerCycle& cycle) {
         return is_steady(uses_in(program, plan.storage), cycle);
       },
-      alike, diags);
+      equal_layers, diags);
   if (!found) return std::nullopt;
   auto uses =
       summed(uses_in(found->program, plan.storage), found->cycle, diags);

@@ -49,6 +49,6 @@ struct ForwardCollectives {
 // build_graph and place_values, and with SP017 if bytes cannot be counted.
 std::optional<ForwardCollectives> forward_collectives(
     ForwardGraphs& model, const ForwardPlan& plan, Diagnostics& diags,
-    AlikeLayers alike = AlikeLayers::Once);
+    EqualLayers equal_layers = EqualLayers::Once);
 
 }  // namespace shardplan

@@ -24,7 +24,7 @@ void LiveBytes::made(const Instruction& at, const DeviceTensors& result) {
   if (at.kind == Instruction::Kind::Load || !counts(at.result)) return;
   const bool is_view =
       at.kind == Instruction::Kind::Compute &&
-      program_.graph->nodes[at.node].op->repeat == Repeat::View;
+      program_.graph->nodes[at.node].op->recompute_cost == RecomputeCost::View;
   // A view of what is not counted is not counted.
   root_[r] = is_view ? root_[at.operands[0]] : at.result;
   if (!root_[r]) return;

@@ -50,7 +50,7 @@ Isolated isolate(const Program& program, NodeId node,
     graph.values.back().kind = kind;
     graph.values.back().node =
         kind == Value::Kind::Result ? NodeId(0) : NodeId();
-    return wanted.push_back(program.layouts[value].settled());
+    return wanted.push_back(program.layouts[value].without_partial_sums());
   };
   for (ValueId& operand : only.operands) {
     const auto known =
@@ -91,7 +91,7 @@ Tensor absolute(const Tensor& tensor) {
   return result;
 }
 
-// Returns sum |P| over the parts of the sum, from a run with keep_registers;
+// Returns sum |P| over the parts of the sum, from a run with retain_registers;
 // nothing if the run does not expose the parts.
 std::optional<Tensor> sum_of_parts(const Program& program,
                                    const Execution& run) {

@@ -28,25 +28,25 @@ bool reduces(const Instruction& at) {
 
 // The path of a value from the operation that computes it to a register: that
 // operation, and the reductions since.
-struct Way {
+struct Path {
   const Instruction* computed = nullptr;
   std::vector<const Instruction*> reductions;  // first to last
 };
 
-std::optional<Way> way_to(const Program& program, RegisterId number) {
+std::optional<Path> path_to(const Program& program, RegisterId number) {
   std::map<RegisterId, const Instruction*> makers;
   for (const Instruction& at : program.instructions) makers[at.result] = &at;
-  Way way;
+  Path path;
   for (auto found = makers.find(number); found != makers.end();) {
     const Instruction& at = *found->second;
     if (at.kind == Instruction::Kind::Compute) {
       if (at.overlap != Overlap::Off) return std::nullopt;
-      way.computed = &at;
-      std::reverse(way.reductions.begin(), way.reductions.end());
-      return way;
+      path.computed = &at;
+      std::reverse(path.reductions.begin(), path.reductions.end());
+      return path;
     }
     if (at.kind == Instruction::Kind::Load) return std::nullopt;
-    if (reduces(at)) way.reductions.push_back(&at);
+    if (reduces(at)) path.reductions.push_back(&at);
     found = makers.find(at.operands[0]);
   }
   return std::nullopt;
@@ -54,12 +54,12 @@ std::optional<Way> way_to(const Program& program, RegisterId number) {
 
 class Explainer {
  public:
-  Explainer(const PairedRuns& runs, const Way& way, DeviceTensors parts)
+  Explainer(const PairedRuns& runs, const Path& path, DeviceTensors parts)
       : program_(runs.program),
         arithmetic_(runs.options.arithmetic),
-        way_(way),
+        path_(path),
         parts_(std::move(parts)),
-        layout_(program_.registers[way.computed->result].layout) {
+        layout_(program_.registers[path.computed->result].layout) {
     layout_.partial.clear();
   }
 
@@ -166,7 +166,7 @@ class Explainer {
 
   std::vector<Applied> done() const {
     std::vector<Applied> all;
-    for (const Instruction* at : way_.reductions) {
+    for (const Instruction* at : path_.reductions) {
       all.push_back(
           {at->reduction == Reduction::Max ? Kind::Max : Kind::Sum, at->axes});
     }
@@ -207,10 +207,10 @@ class Explainer {
       }
     }
     const AxisNames missing = without(needed.axes, once);
-    const AxisNames beside = without(once, needed.axes);
-    extra.insert(extra.end(), beside.begin(), beside.end());
+    const AxisNames unneeded = without(once, needed.axes);
+    extra.insert(extra.end(), unneeded.begin(), unneeded.end());
     using Problem = ReductionFault::Problem;
-    if (!needed.axes.empty() && !of_other_kind.empty() && beside.empty()) {
+    if (!needed.axes.empty() && !of_other_kind.empty() && unneeded.empty()) {
       auto wrong =
           fault(Problem::WrongKind, needed.kind,
                 needed.kind == Kind::Mean ? needed.axes : of_other_kind);
@@ -234,7 +234,7 @@ class Explainer {
   std::optional<ReductionFault> added_by_all(
       const Tensor& whole, const std::vector<Tensor>& operands) const {
     const auto applied = done();
-    const GraphNode& node = program_.graph->nodes[way_.computed->node];
+    const GraphNode& node = program_.graph->nodes[path_.computed->node];
     if (applied.size() != 1 || applied[0].kind != Kind::Sum ||
         node.op->second_sign == 0) {
       return std::nullopt;
@@ -271,7 +271,7 @@ class Explainer {
 
   const Program& program_;
   Arithmetic arithmetic_;
-  const Way& way_;
+  const Path& path_;
   DeviceTensors parts_;
   Layout layout_;
 };
@@ -282,9 +282,9 @@ std::optional<ReductionFault> reduction_fault_of(
     PairedRuns& runs, RegisterId number,
     const std::function<bool(int phase)>& begin) {
   const Program& program = runs.program;
-  const auto way = way_to(program, number);
-  if (!way) return std::nullopt;
-  const GraphNode& node = program.graph->nodes[way->computed->node];
+  const auto path = path_to(program, number);
+  if (!path) return std::nullopt;
+  const GraphNode& node = program.graph->nodes[path->computed->node];
   DeviceTensors parts;
   std::vector<Tensor> operands;
   std::optional<ReductionFault> found;
@@ -297,7 +297,7 @@ std::optional<ReductionFault> reduction_fault_of(
         is_decision(program, at)) {
       replay(program, at, whole_of(runs.unsharded, value), made);
     }
-    if (&at == way->computed) {
+    if (&at == path->computed) {
       for (const Tensor& part : made) parts.push_back(copy(part));
       for (const ValueId operand : node.operands) {
         operands.push_back(whole_of(runs.unsharded, operand));
@@ -306,7 +306,7 @@ std::optional<ReductionFault> reduction_fault_of(
     if (at.result != number) return;
     reached = true;
     if (parts.empty()) return;
-    found = Explainer(runs, *way, std::move(parts))
+    found = Explainer(runs, *path, std::move(parts))
                 .explain(whole_of(runs.unsharded, value), operands);
   };
   for (int s = 0; s < runs.lives.phases && !reached; ++s) {

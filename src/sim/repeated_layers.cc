@@ -99,23 +99,25 @@ bool repeats(const std::vector<int>& kinds, size_t begin, size_t period) {
 }
 
 // Returns the cycle that keeps the fewest layers, or nothing if none keeps
-// fewer than all. The last `behind` layers are not part of the cycle.
-std::optional<LayerCycle> find_cycle(std::vector<int> kinds, int64_t behind) {
-  const auto layers = static_cast<int64_t>(kinds.size()) - behind;
+// fewer than all. The last `tail_layers` layers are not part of the cycle.
+std::optional<LayerCycle> find_cycle(std::vector<int> kinds,
+                                     int64_t tail_layers) {
+  const auto layers = static_cast<int64_t>(kinds.size()) - tail_layers;
   if (layers < 1) return std::nullopt;
   kinds.resize(static_cast<size_t>(layers));
   std::optional<LayerCycle> best;
   for (int64_t begin = 0; begin <= kMostBefore; ++begin) {
     for (int64_t period = 1; period <= kLongestPeriod; ++period) {
       const int64_t rest = layers - begin;
-      const int64_t kept = begin + kPeriods * period + rest % period;
-      if (kept >= layers || (best && kept + behind >= best->kept) ||
+      const int64_t count = begin + kPeriods * period + rest % period;
+      if (count >= layers ||
+          (best && count + tail_layers >= best->partitioned) ||
           !repeats(kinds, static_cast<size_t>(begin),
                    static_cast<size_t>(period))) {
         continue;
       }
-      best = {begin, period, kept + behind, rest / period - kPeriods + 1,
-              behind};
+      best = {begin, period, count + tail_layers, rest / period - kPeriods + 1,
+              tail_layers};
     }
   }
   return best;
@@ -129,9 +131,9 @@ std::optional<LayerCycle> find_cycle(const ForwardGraphs& model,
   if (!has_frozen(model)) return find_cycle(kinds, 0);
   const std::vector<int> trained = trained_kinds(model, kinds);
   std::optional<LayerCycle> best;
-  for (int64_t behind = 0; behind <= kMostOtherwise; ++behind) {
-    const auto found = find_cycle(trained, behind);
-    if (!found || (best && found->kept >= best->kept) ||
+  for (int64_t tail_layers = 0; tail_layers <= kMostOtherwise; ++tail_layers) {
+    const auto found = find_cycle(trained, tail_layers);
+    if (!found || (best && found->partitioned >= best->partitioned) ||
         !repeats(kinds, static_cast<size_t>(found->begin),
                  static_cast<size_t>(found->period))) {
       continue;
@@ -193,9 +195,9 @@ bool names_no_layer(const Graph& graph, const RuleSet& rules,
 
 // The layouts in which the layers of a period hand on values, each with its
 // layer's index in the period.
-using HeldLayouts = std::vector<std::pair<int64_t, const Layout*>>;
+using PeriodLayouts = std::vector<std::pair<int64_t, const Layout*>>;
 
-bool is_alike(const HeldLayouts& a, const HeldLayouts& b) {
+bool are_equal(const PeriodLayouts& a, const PeriodLayouts& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
                     [](const auto& one, const auto& other) {
                       return one.first == other.first &&
@@ -205,8 +207,8 @@ bool is_alike(const HeldLayouts& a, const HeldLayouts& b) {
 
 // Returns whether the second period hands on what a neighbour does. If so,
 // every period between the first and the last does.
-bool holds_alike(const Program& program, const LayerCycle& cycle) {
-  std::vector<HeldLayouts> periods(kPeriods);
+bool has_equal_layouts(const Program& program, const LayerCycle& cycle) {
+  std::vector<PeriodLayouts> periods(kPeriods);
   for (const ValueId v : program.layouts.ids()) {
     const GraphLayer* const layer = layer_of(*program.graph, v);
     const int64_t period =
@@ -215,7 +217,7 @@ bool holds_alike(const Program& program, const LayerCycle& cycle) {
     periods[static_cast<size_t>(period)].emplace_back(
         (layer->number - cycle.begin) % cycle.period, &program.layouts[v]);
   }
-  return is_alike(periods[1], periods[2]) || is_alike(periods[0], periods[1]);
+  return are_equal(periods[1], periods[2]) || are_equal(periods[0], periods[1]);
 }
 
 // The most numbers that one device may send or receive at once: more than fit
@@ -247,15 +249,15 @@ bool can_be_counted(const Program& program, Diagnostics& diags) {
   return true;
 }
 
-// Returns the model's parameter that a parameter of a graph with `kept` layers
-// stands for: the graph's last layers stand for the model's last ones.
+// Returns the model's parameter that a parameter of a graph with `partitioned`
+// layers stands for: the graph's last layers stand for the model's last ones.
 std::string meant_parameter(const ForwardGraphs& model, const std::string& name,
                             const LayerCycle* cycle) {
-  if (cycle == nullptr || cycle->behind == 0) return name;
+  if (cycle == nullptr || cycle->tail_layers == 0) return name;
   const NumberIn at = first_number(name);
-  if (at.number < cycle->kept - cycle->behind) return name;
-  return with_number(name, at,
-                     std::to_string(at.number + model.layers - cycle->kept));
+  if (at.number < cycle->partitioned - cycle->tail_layers) return name;
+  return with_number(
+      name, at, std::to_string(at.number + model.layers - cycle->partitioned));
 }
 
 void mark_frozen(const ForwardGraphs& model, const LayerCycle* cycle,
@@ -276,10 +278,10 @@ void mark_frozen(const ForwardGraphs& model, const LayerCycle* cycle,
 // reported, if it cannot be built.
 const Graph* graph_of(const ForwardGraphs& model, int64_t layers,
                       const LayerCycle* cycle, Diagnostics& diags) {
-  const std::pair key(layers, cycle != nullptr ? cycle->behind : 0);
+  const std::pair key(layers, cycle != nullptr ? cycle->tail_layers : 0);
   const std::lock_guard lock(model.graphs->mutex);
-  auto& made = model.graphs->made;
-  if (const auto known = made.find(key); known != made.end()) {
+  auto& built = model.graphs->built;
+  if (const auto known = built.find(key); known != built.end()) {
     return &known->second;
   }
   ForwardPass pass = model.pass;
@@ -292,12 +294,12 @@ const Graph* graph_of(const ForwardGraphs& model, int64_t layers,
   auto graph = build_graph(*description, *model.manifest, diags);
   if (!graph) return nullptr;
   mark_frozen(model, cycle, *graph);
-  return &made.emplace(key, *std::move(graph)).first->second;
+  return &built.emplace(key, *std::move(graph)).first->second;
 }
 
 // Reports that the program is a compiler's although hooks run another one.
-void note_not_as_hooked(const Graph& graph, const HookedWalk& walk,
-                        Diagnostics& diags) {
+void note_without_hook_layouts(const Graph& graph, const HookedWalk& walk,
+                               Diagnostics& diags) {
   if (walk.fault) {
     const std::string& at = graph.values[walk.fault->value].name;
     diags
@@ -325,11 +327,11 @@ std::optional<Program> partitioned(const Graph& graph, const ForwardPlan& of,
   const auto placed =
       place_values(graph, of.manifest, of.plan, rules, of.reading, diags);
   if (!placed) return std::nullopt;
-  if (placed->hooked && !placed->as_hooked) {
-    note_not_as_hooked(graph, *placed->hooked, diags);
+  if (placed->hooked && !placed->hook_layouts) {
+    note_without_hook_layouts(graph, *placed->hooked, diags);
   }
   Program program = partition(graph, placed->mesh, placed->wanted,
-                              {.as_hooked = placed->as_hooked});
+                              {.hook_layouts = placed->hook_layouts});
   if (!can_be_counted(program, diags)) return std::nullopt;
   return program;
 }
@@ -347,7 +349,7 @@ std::optional<RepeatedProgram> of_few_layers(const ForwardGraphs& model,
     return std::nullopt;
   }
   Diagnostics quiet;
-  const Graph* graph = graph_of(model, cycle->kept, &*cycle, quiet);
+  const Graph* graph = graph_of(model, cycle->partitioned, &*cycle, quiet);
   if (graph == nullptr || !is_one_stack(*graph) ||
       reads_others(*graph, model) ||
       (of.rules != nullptr &&
@@ -355,12 +357,12 @@ std::optional<RepeatedProgram> of_few_layers(const ForwardGraphs& model,
     return std::nullopt;
   }
   auto program = partitioned(*graph, of, quiet);
-  if (!program || !holds_alike(*program, *cycle) ||
+  if (!program || !has_equal_layouts(*program, *cycle) ||
       !is_steady(*program, *cycle)) {
     return std::nullopt;
   }
   diags.add_all(quiet);
-  return RepeatedProgram{*std::move(program), cycle, cycle->kept};
+  return RepeatedProgram{*std::move(program), cycle, cycle->partitioned};
 }
 
 }  // namespace
@@ -409,9 +411,9 @@ ForwardGraphs forward_graphs(const Manifest& manifest, ForwardDefinition given,
 std::optional<RepeatedProgram> partition_layers(const ForwardGraphs& model,
                                                 const ForwardPlan& of,
                                                 const IsSteady& is_steady,
-                                                AlikeLayers alike,
+                                                EqualLayers equal_layers,
                                                 Diagnostics& diags) {
-  if (alike == AlikeLayers::Once) {
+  if (equal_layers == EqualLayers::Once) {
     if (auto few = of_few_layers(model, of, is_steady, diags)) return few;
   }
   if (model.layers > kMostLayers) {

@@ -61,7 +61,7 @@ struct ForwardGraphs {
   // these stand for the last ones. Several threads may ask at once.
   struct Graphs {
     std::mutex mutex;
-    std::map<std::pair<int64_t, int64_t>, Graph> made;
+    std::map<std::pair<int64_t, int64_t>, Graph> built;
   };
   std::unique_ptr<Graphs> graphs = std::make_unique<Graphs>();
 };
@@ -87,11 +87,12 @@ struct ForwardPlan {
 struct LayerCycle {
   int64_t begin = 0;
   int64_t period = 1;
-  int64_t kept = 0;   // layers that are partitioned, the first of the model
+  // How many layers are partitioned, the first of the model.
+  int64_t partitioned = 0;
   int64_t times = 1;  // how often the second period counts
-  // How many of the `kept` layers, the last ones, stand for the model's last
-  // layers, in which other parameters are trained.
-  int64_t behind = 0;
+  // How many of the `partitioned` layers, the last ones, stand for the model's
+  // last layers, in which other parameters are trained.
+  int64_t tail_layers = 0;
 };
 // The number of periods that are partitioned.
 inline constexpr int64_t kPeriods = 3;
@@ -108,7 +109,7 @@ struct RepeatedProgram {
 };
 
 // For tests: whether layers that are alike may be left out.
-enum class AlikeLayers : uint8_t { Once, Each };
+enum class EqualLayers : uint8_t { Once, Each };
 
 // Returns whether the second of the partitioned periods does what a neighbour
 // does, in what the caller cares about besides the layouts of the values that
@@ -120,7 +121,7 @@ using IsSteady = std::function<bool(const Program&, const LayerCycle&)>;
 std::optional<RepeatedProgram> partition_layers(const ForwardGraphs& model,
                                                 const ForwardPlan& of,
                                                 const IsSteady& is_steady,
-                                                AlikeLayers alike,
+                                                EqualLayers equal_layers,
                                                 Diagnostics& diags);
 
 }  // namespace shardplan

@@ -56,7 +56,7 @@ class Simulator {
         is_odd_(graph_.values.size()) {}
 
   Simulation run() {
-    const KeptBuffers kept;
+    const BufferCache cache;
     if (options_.values == ValueSource::Field) {
       run_in_field();
     } else {
@@ -69,7 +69,7 @@ class Simulator {
   }
 
  private:
-  void say(const std::string& stage) const {
+  void report_progress(const std::string& stage) const {
     if (options_.progress) options_.progress(stage.c_str());
   }
 
@@ -83,7 +83,7 @@ class Simulator {
       if (options_.step) {
         options_.step(work, text.c_str(), done_before(node));
       } else {
-        say(text);
+        report_progress(text);
       }
     }
     result_.stopped = result_.stopped || (options_.stop && options_.stop());
@@ -201,7 +201,7 @@ class Simulator {
       kinds.push_back(*kinds_[v]);
       finite = finite && !is_odd_[v];
     }
-    if (!finite || comes_of_unsent(node, kinds.back())) return;
+    if (!finite || depends_on_unused_experts(node, kinds.back())) return;
     if (auto found = unseen_in_node(graph_, n, whole, kinds)) {
       result_.unseen.push_back(*std::move(found));
       return;
@@ -216,8 +216,9 @@ class Simulator {
   }
   // Returns whether a result is zero because experts got no token, which is
   // counted separately.
-  bool comes_of_unsent(const GraphNode& node, const NumberKinds& kinds) {
-    bool is_so = takes_unsent(node, used_);
+  bool depends_on_unused_experts(const GraphNode& node,
+                                 const NumberKinds& kinds) {
+    bool is_so = reads_unused_experts(node, used_);
     for (const ValueId value : node.operands) {
       is_so = is_so || (kinds.all_zero && unsent_.contains(value));
     }
@@ -425,7 +426,7 @@ class Simulator {
       PairedRuns exact(program_, lives_, cache, how(Arithmetic::F64));
       PairedRuns working(program_, lives_, cache, how(Arithmetic::F32));
       if (!advance_floats(cache, exact, working, comparison)) return;
-      say("comparing");
+      report_progress("comparing");
       result_.exact_unsharded = outputs_of(exact.unsharded);
       const std::vector<Tensor>& y64 = result_.exact_unsharded;
       look_at_outputs(y64);
@@ -579,7 +580,7 @@ Simulation simulate(const Program& program, const ReadValue& values,
 }
 
 Tensor as_stored(const Value& value, const Tensor& tensor,
-                 const KeptTypes& precision, int threads) {
+                 const StorageTypes& precision, int threads) {
   if (precision.arithmetic != Arithmetic::F32 || value.integers_below > 0 ||
       precision.storage == Storage::F32) {
     return tensor;
@@ -671,8 +672,8 @@ void advance_unsharded(PairedRuns& runs, int phase) {
   }
   const Tensor made = std::exchange(runs.unsharded.results[result], {});
   runs.unsharded.results[result] =
-      kept(made, operands, runs.options.arithmetic, runs.options.storage,
-           runs.options.threads);
+      stored_result(made, operands, runs.options.arithmetic,
+                    runs.options.storage, runs.options.threads);
 }
 
 void release_results(PairedRuns& runs, int phase) {

@@ -183,7 +183,7 @@ struct ValueCache {
 // Returns what a run stores of an input or parameter: residues, doubles and
 // integers unchanged, anything else as a rounded copy.
 Tensor as_stored(const Value& value, const Tensor& tensor,
-                 const KeptTypes& precision, int threads);
+                 const StorageTypes& precision, int threads);
 
 Tensor cached_value(ValueCache& cache, ValueId value, Element element);
 

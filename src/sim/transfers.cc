@@ -33,7 +33,7 @@ Combine combiner(Reduction reduction, const TransferTypes& types) {
   if (reduction == Reduction::Max) return max_into;
   return [types](const Tensor& own, const Tensor& arriving) {
     add_into(own, arriving, types.arithmetic);
-    keep(own, types.arithmetic, types.sent);
+    round_in_place(own, types.arithmetic, types.sent);
   };
 }
 
@@ -159,7 +159,7 @@ void make_ready(Terms& terms, Reduction reduction, const TransferTypes& types,
           term = copy(term);
           terms.owned[r] = 1;
         }
-        if (rounded) keep(term, types.arithmetic, types.sent);
+        if (rounded) round_in_place(term, types.arithmetic, types.sent);
       });
 }
 
@@ -210,7 +210,7 @@ std::vector<Tensor> sum_everywhere(const Algorithm& algorithm,
                types.sent, sent);
     std::vector<Tensor> results =
         shared_sum(delivery, *ends, std::move(terms), combine, threads);
-    keep(results[0], types.arithmetic, types.result, threads);
+    round_in_place(results[0], types.arithmetic, types.result, threads);
     return results;
   }
   Slots slots;
@@ -219,7 +219,7 @@ std::vector<Tensor> sum_everywhere(const Algorithm& algorithm,
   }
   transfer(schedule, slots, combine, types.sent, threads, sent);
   for (const Tensor& sum : terms.tensors) {
-    keep(sum, types.arithmetic, types.result, threads);
+    round_in_place(sum, types.arithmetic, types.result, threads);
   }
   return std::move(terms.tensors);
 }
@@ -267,7 +267,7 @@ std::vector<Tensor> scatter_terms(const Algorithm& algorithm,
       for (const std::vector<Tensor>& of : slots) of_ranks.push_back(of[c]);
       add_up(delivery, (*ends)[c], of_ranks, combine, target, threads);
     }
-    keep(results.back(), types.arithmetic, types.result, threads);
+    round_in_place(results.back(), types.arithmetic, types.result, threads);
   }
   return results;
 }
@@ -437,7 +437,7 @@ DeviceTensors run_collective(const Mesh& mesh, const Instruction& instruction,
 }
 
 PerRegister<Storage> register_types(const Program& program,
-                                    const KeptTypes& precision) {
+                                    const StorageTypes& precision) {
   PerRegister<Storage> types;
   for (const Register& one : program.registers) {
     const bool parts =
@@ -449,13 +449,13 @@ PerRegister<Storage> register_types(const Program& program,
   return types;
 }
 
-void keep(const Tensor& tensor, Arithmetic arithmetic, Storage as,
-          int threads) {
+void round_in_place(const Tensor& tensor, Arithmetic arithmetic, Storage as,
+                    int threads) {
   if (arithmetic == Arithmetic::F32) round_to(tensor, as, threads);
 }
 
-Tensor kept(const Tensor& tensor, std::span<const Tensor> operands,
-            Arithmetic arithmetic, Storage as, int threads) {
+Tensor stored_result(const Tensor& tensor, std::span<const Tensor> operands,
+                     Arithmetic arithmetic, Storage as, int threads) {
   if (arithmetic != Arithmetic::F32 || as == Storage::F32) return tensor;
   for (const Tensor& operand : operands) {
     if (operand.storage == tensor.storage) return tensor;
@@ -467,7 +467,7 @@ Tensor kept(const Tensor& tensor, std::span<const Tensor> operands,
 
 TransferTypes transfer_types(const Instruction& at,
                              const PerRegister<Storage>& registers,
-                             const KeptTypes& precision) {
+                             const StorageTypes& precision) {
   // A joined reduce-scatter sends the partial sums of its product.
   TransferTypes types{precision.arithmetic, precision.reduce,
                       registers[at.result]};
@@ -517,7 +517,7 @@ Int128 permuted_bytes(const Program& program, const Instruction& at,
 
 std::vector<CollectivePrice> price(const Program& program, Storage storage,
                                    Storage reduce) {
-  const KeptTypes precision{Arithmetic::F32, storage, reduce};
+  const StorageTypes precision{Arithmetic::F32, storage, reduce};
   const PerRegister<Storage> registers = register_types(program, precision);
   std::vector<CollectivePrice> prices;
   for (const InstructionId i : program.instructions.ids()) {

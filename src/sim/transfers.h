@@ -22,7 +22,7 @@
 
 namespace shardplan {
 
-struct KeptTypes {
+struct StorageTypes {
   Arithmetic arithmetic = Arithmetic::F32;
   Storage storage = Storage::F32;
   Storage reduce = Storage::F32;
@@ -31,17 +31,17 @@ struct KeptTypes {
 // Returns the storage type of every register. Integers (graph/graph.h) are not
 // rounded and count 4 bytes each.
 PerRegister<Storage> register_types(const Program& program,
-                                    const KeptTypes& precision);
+                                    const StorageTypes& precision);
 
 // Rounds a tensor in place, in runs that round.
-void keep(const Tensor& tensor, Arithmetic arithmetic, Storage as,
-          int threads = 1);
+void round_in_place(const Tensor& tensor, Arithmetic arithmetic, Storage as,
+                    int threads = 1);
 // Returns what a run stores of a tensor that was loaded or computed from
 // `operands`: the tensor itself, rounded in place, if no one else holds its
 // numbers, otherwise a rounded copy. A view of an operand was rounded with the
 // operand.
-Tensor kept(const Tensor& tensor, std::span<const Tensor> operands,
-            Arithmetic arithmetic, Storage as, int threads = 1);
+Tensor stored_result(const Tensor& tensor, std::span<const Tensor> operands,
+                     Arithmetic arithmetic, Storage as, int threads = 1);
 
 // The types of a collective, or of a product that is joined with one.
 struct TransferTypes {
@@ -54,7 +54,7 @@ struct TransferTypes {
 // program.
 TransferTypes transfer_types(const Instruction& at,
                              const PerRegister<Storage>& registers,
-                             const KeptTypes& precision);
+                             const StorageTypes& precision);
 
 // CollectivePrice: what the collectives of a program cost, by closed forms.
 // Nothing is executed, and no schedule is made.

@@ -310,7 +310,7 @@ bool is_seen(const Tensor& part, const Tensor& sum) {
 bool selects(const OpDef& op) { return op.indices != nullptr; }
 
 // Returns whether shards of few integers may be equal by chance.
-bool may_be_alike(const Value& value, const Tensor& shard) {
+bool may_be_equal(const Value& value, const Tensor& shard) {
   constexpr double kBits = 20;
   if (!value.is_integer()) return false;
   if (value.integers_below == 0) return true;
@@ -347,8 +347,8 @@ std::optional<Unseen> unseen_in_node(const Graph& graph, NodeId n,
                 node.result, node.operands[*lost]};
 }
 
-bool takes_unsent(const GraphNode& node,
-                  const std::map<ValueId, std::vector<bool>>& used) {
+bool reads_unused_experts(const GraphNode& node,
+                          const std::map<ValueId, std::vector<bool>>& used) {
   if (!node.op->is_slice) return false;
   const auto sent = used.find(node.operands[0]);
   if (sent == used.end() || number_of(node.attributes, "dim", 0) != 0) {
@@ -460,10 +460,10 @@ std::optional<Unseen> unseen_shards(const Program& program,
       !result.layout.partial.empty() || made[0].elements() == 0) {
     return std::nullopt;
   }
-  if (may_be_alike(program.graph->values[v], made[0])) {
+  if (may_be_equal(program.graph->values[v], made[0])) {
     return std::nullopt;
   }
-  AxisNames alike;
+  AxisNames equal;
   for (const AxisName& axis : loads ? axes_in_use(result.layout) : at.axes) {
     bool differ = false;
     for (const auto& group : device_groups(program.mesh, {axis})) {
@@ -474,10 +474,10 @@ std::optional<Unseen> unseen_shards(const Program& program,
           });
       if (differ) break;
     }
-    if (!differ) alike.push_back(axis);
+    if (!differ) equal.push_back(axis);
   }
-  if (alike.empty()) return std::nullopt;
-  return Unseen{Unseen::Kind::AlikeShards, result.value, {}, alike};
+  if (equal.empty()) return std::nullopt;
+  return Unseen{Unseen::Kind::EqualShards, result.value, {}, equal};
 }
 
 }  // namespace shardplan

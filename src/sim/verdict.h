@@ -120,7 +120,7 @@ struct Unseen {
                   // nothing else shows it
     LostParts,    // one part of a reduction over `axes` could pass for the
                   // whole
-    AlikeShards,  // devices along `axes` hold equal shards and could hold each
+    EqualShards,  // devices along `axes` hold equal shards and could hold each
                   // other's
     OneToken,     // attention over one token gives its value, whatever the
                   // scores are
@@ -144,8 +144,8 @@ std::optional<Unseen> unseen_in_node(const Graph& graph, NodeId n,
 // Returns whether a node reads only tokens of experts that received none.
 // `used` lists, for every value that is sent to experts, which experts received
 // a token.
-bool takes_unsent(const GraphNode& node,
-                  const std::map<ValueId, std::vector<bool>>& used);
+bool reads_unused_experts(const GraphNode& node,
+                          const std::map<ValueId, std::vector<bool>>& used);
 
 // Return what the result of an instruction on the devices could not expose.
 // unseen_parts() examines what is reduced over devices, or should be (`whole`

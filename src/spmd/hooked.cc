@@ -13,28 +13,27 @@
 namespace shardplan {
 namespace {
 
-using Held = HookedLayout;
 using Task = ModuleHook::Task;
 using Wants = HookedFault::Wants;
 
-constexpr const char* kAddedAgain =
+constexpr const char* kSummedTwice =
     "each device already has the full value, and a hook sums it again";
 
 // Returns words for a layout, such as "replicated".
-std::string layout_words(const Held& held, size_t rank) {
-  if (held.partial) return "a partial sum";
-  if (held.cut < 0) return "replicated";
-  if (held.cut + 1 == static_cast<int>(rank)) {
+std::string layout_words(const HookedLayout& layout, size_t rank) {
+  if (layout.partial) return "a partial sum";
+  if (layout.cut < 0) return "replicated";
+  if (layout.cut + 1 == static_cast<int>(rank)) {
     return "sharded along its last dimension";
   }
-  return "sharded along dimension " + std::to_string(held.cut);
+  return "sharded along dimension " + std::to_string(layout.cut);
 }
 
-Held lying(HookLayout layout, size_t rank) {
-  Held held;
-  if (layout == HookLayout::Last) held.cut = static_cast<int>(rank) - 1;
-  if (layout == HookLayout::Tokens) held.cut = 1;
-  return held;
+HookedLayout hooked_layout(HookLayout layout, size_t rank) {
+  HookedLayout result;
+  if (layout == HookLayout::Last) result.cut = static_cast<int>(rank) - 1;
+  if (layout == HookLayout::Tokens) result.cut = 1;
+  return result;
 }
 
 class HookedWalker {
@@ -42,12 +41,12 @@ class HookedWalker {
   HookedWalker(const Graph& graph, const HookedPlan& plan)
       : graph_(graph),
         plan_(plan),
-        held_(graph.values.size()),
+        layouts_(graph.values.size()),
         experts_(graph.nodes.size(), -1),
         norms_(graph.nodes.size(), -1),
         inside_(plan.containers.size(),
                 PerValue<bool>(graph.values.size(), false)),
-        made_of_(graph.values.size()),
+        weight_source_(graph.values.size()),
         sums_parts_(graph.values.size()),
         is_table_(graph.values.size()),
         biased_(graph.values.size()) {}
@@ -55,8 +54,8 @@ class HookedWalker {
   HookedWalk run() {
     for (const ValueId v : graph_.values.ids()) {
       if (graph_.values[v].kind != Value::Kind::Parameter) continue;
-      held_[v].cut = plan_.cut[v];
-      held_[v].packed = plan_.packed[v];
+      layouts_[v].cut = plan_.cut[v];
+      layouts_[v].packed = plan_.packed[v];
       for (const int c : plan_.around[v]) {
         inside_[static_cast<size_t>(c)][v] = true;
       }
@@ -67,19 +66,19 @@ class HookedWalker {
     }
     for (const ValueId v : graph_.outputs) {
       // A loss of DTensors knows what each device holds.
-      if (held_[v].is_whole() || held_[v].dtensor) continue;
+      if (layouts_[v].is_whole() || layouts_[v].dtensor) continue;
       fault(false, v, {},
-            held_[v].partial ? "each device holds only a partial sum"
-                             : "each device holds only its shard",
+            layouts_[v].partial ? "each device holds only a partial sum"
+                                : "each device holds only its shard",
             Wants::GathersOutput);
       return std::move(result_);
     }
     for (const ValueId v : graph_.values.ids()) {
-      if (held_[v].summed_from == v && !sums_parts_[v]) {
-        wrong_gradient(v, kAddedAgain, Wants::LeavesGradients);
+      if (layouts_[v].summed_from == v && !sums_parts_[v]) {
+        wrong_gradient(v, kSummedTwice, Wants::LeavesGradients);
       }
     }
-    result_.layouts = std::move(held_);
+    result_.layouts = std::move(layouts_);
     return std::move(result_);
   }
 
@@ -91,8 +90,8 @@ class HookedWalker {
   size_t rank(ValueId v) const { return value(v).shape.size(); }
 
   bool fault(bool shapes, ValueId v, ValueId operand, std::string why,
-             Wants wants = Wants::Alike) {
-    if (operand && held_[operand].dtensor) {
+             Wants wants = Wants::MatchingStyles) {
+    if (operand && layouts_[operand].dtensor) {
       return unknown(
           in_backticks(value(operand).name) +
           " is a DTensor, whose operations insert their own collectives");
@@ -125,7 +124,7 @@ class HookedWalker {
     for (size_t o = 0; o < node.operands.size(); ++o) {
       const ValueId v = node.operands[o];
       if (is_parameter(v) && plan_.cut[v] >= 0 &&
-          plan_.hook[v].gives == HookLayout::Whole) {
+          plan_.hook[v].output_layout == HookLayout::Whole) {
         return o;
       }
     }
@@ -154,7 +153,7 @@ class HookedWalker {
         for (const ValueId v : graph_.nodes[n].operands) {
           if (!is_parameter(v)) continue;
           if (!plan_.hook[v].is_known()) return unknown_hook(v);
-          if (plan_.hook[v].takes == HookLayout::AsIs) continue;
+          if (plan_.hook[v].input_layout == HookLayout::AsIs) continue;
           norm_hooks_[number] = {plan_.hook[v], v};
         }
       }
@@ -187,36 +186,36 @@ class HookedWalker {
     const GraphNode& node = graph_.nodes[n];
     if (node.shard_map)
       return unknown("the graph specifies what each device computes");
-    std::vector<Held> operands;
+    std::vector<HookedLayout> operands;
     for (const ValueId v : node.operands) {
-      operands.push_back(held_[v]);
+      operands.push_back(layouts_[v]);
       if (!is_parameter(v)) continue;
       if (plan_.stray[v]) {
         return fault(true, node.result, v,
                      "its module has no hook for reading a shard",
                      Wants::ReadsShards);
       }
-      const bool is_placed = plan_.hook[v].takes == HookLayout::AsIs ||
+      const bool is_placed = plan_.hook[v].input_layout == HookLayout::AsIs ||
                              node.op->is_product || node.op->is_lookup ||
                              node.op->second_sign != 0 || norms_[n] >= 0;
       if (!is_placed) return unknown_hook(v);
     }
     ModuleHook hook = {.task = Task::None};
     if (!enter(n, operands, hook)) return false;
-    Held made;
+    HookedLayout result;
     const ModuleHook experts = experts_of(n);
     if (!experts.is_known()) {
       return unknown("the hooks of the experts are not supported");
     }
-    const bool deals_out = node.op->exchange == TokenExchange::ToExperts &&
-                           experts.task == Task::OwnExperts;
-    if (deals_out ? !deal_out(node, operands, made)
-                  : !compute(n, operands, made)) {
+    const bool dispatches = node.op->exchange == TokenExchange::ToExperts &&
+                            experts.task == Task::OwnExperts;
+    if (dispatches ? !dispatch_to_experts(node, operands, result)
+                   : !compute(n, operands, result)) {
       return false;
     }
-    check_gradients(n, operands, hook, made);
-    if (!leave(n, hook, made)) return false;
-    held_[node.result] = made;
+    check_gradients(n, operands, hook, result);
+    if (!leave(n, hook, result)) return false;
+    layouts_[node.result] = result;
     for (PerValue<bool>& inside : inside_) {
       inside[node.result] = std::ranges::any_of(
           node.operands, [&](ValueId v) { return inside[v]; });
@@ -226,7 +225,7 @@ class HookedWalker {
 
   // Brings operands to the layouts in which a module reads them. Sets `hook` to
   // the module's hook if the operation is its product.
-  bool enter(NodeId n, std::vector<Held>& operands, ModuleHook& hook) {
+  bool enter(NodeId n, std::vector<HookedLayout>& operands, ModuleHook& hook) {
     const GraphNode& node = graph_.nodes[n];
     const auto weight = weight_of(node);
     const bool is_norm = norms_[n] >= 0;
@@ -237,7 +236,7 @@ class HookedWalker {
       of = node.operands[*weight];
       own = hook = hook_of(node, of);
       if (!own.is_known()) return unknown_hook(of);
-      if (contains(routers_, n) && own.takes != HookLayout::AsIs) {
+      if (contains(routers_, n) && own.input_layout != HookLayout::AsIs) {
         return unknown("whether the router of " +
                        in_backticks(value(of).parameter) +
                        " is a linear layer depends on the version of the "
@@ -245,7 +244,8 @@ class HookedWalker {
       }
     } else {
       std::tie(own, of) = norm_hooks_.at(norms_[n]);
-      if (own.gives == HookLayout::Last || own.reads == HookLayout::Last) {
+      if (own.output_layout == HookLayout::Last ||
+          own.desired_input_layout == HookLayout::Last) {
         return fault(true, node.result, of,
                      "its style needs a linear layer, and a norm is not one");
       }
@@ -257,10 +257,10 @@ class HookedWalker {
         const auto container = static_cast<size_t>(c);
         if (inside_[container][v]) continue;
         const ModuleHook& outer = plan_.containers[container];
-        if (!take(node, v, outer, operands[o])) return false;
-        operands[o].dtensor = outer.gives_dtensor;
+        if (!apply_input_hook(node, v, outer, operands[o])) return false;
+        operands[o].dtensor = outer.output_is_dtensor;
       }
-      if (!take(node, v, own, operands[o])) return false;
+      if (!apply_input_hook(node, v, own, operands[o])) return false;
     }
     return true;
   }
@@ -271,86 +271,94 @@ class HookedWalker {
 
   // Applies a hook to an input: checks the layout that the hook expects, and
   // converts the value to the layout in which the module reads it.
-  bool take(const GraphNode& node, ValueId v, const ModuleHook& hook,
-            Held& held) {
+  bool apply_input_hook(const GraphNode& node, ValueId v,
+                        const ModuleHook& hook, HookedLayout& layout) {
     if (!hook.is_known()) {
       return unknown("a hook on " + in_backticks(value(v).name) +
                      " is not supported");
     }
-    if (hook.takes == HookLayout::AsIs) return true;
-    const Held taken = lying(hook.takes, rank(v));
-    if (taken.cut != held.cut || held.partial) {
+    if (hook.input_layout == HookLayout::AsIs) return true;
+    const HookedLayout expected = hooked_layout(hook.input_layout, rank(v));
+    if (expected.cut != layout.cut || layout.partial) {
       // A module computes with a shard that it mistakes for the whole.
-      const bool stops = hook.takes != HookLayout::Whole ||
-                         held.cut + 1 == std::ssize(value(v).shape);
-      return fault(stops && !held.partial, node.result, v,
-                   "a hook expects it to be " + layout_words(taken, rank(v)) +
-                       ", but it is " + layout_words(held, rank(v)),
-                   hook.takes == HookLayout::Last && held.is_whole()
+      const bool stops = hook.input_layout != HookLayout::Whole ||
+                         layout.cut + 1 == std::ssize(value(v).shape);
+      return fault(stops && !layout.partial, node.result, v,
+                   "a hook expects it to be " +
+                       layout_words(expected, rank(v)) + ", but it is " +
+                       layout_words(layout, rank(v)),
+                   hook.input_layout == HookLayout::Last && layout.is_whole()
                        ? Wants::SplitsInput
-                       : Wants::Alike);
+                       : Wants::MatchingStyles);
     }
-    if (hook.reads == HookLayout::AsIs || hook.reads == hook.takes) return true;
-    const Held read = lying(hook.reads, rank(v));
+    if (hook.desired_input_layout == HookLayout::AsIs ||
+        hook.desired_input_layout == hook.input_layout)
+      return true;
+    const HookedLayout read = hooked_layout(hook.desired_input_layout, rank(v));
     if (read.cut >= std::ssize(value(v).shape) ||
         (read.cut >= 0 &&
          value(v).shape[static_cast<size_t>(read.cut)] % plan_.ranks != 0)) {
       return fault(true, node.result, v, "it does not divide into equal parts");
     }
-    held.cut = read.cut;
-    held.packed = false;
+    layout.cut = read.cut;
+    layout.packed = false;
     return true;
   }
 
   // Brings the result to the layout in which the module leaves it.
-  bool leave(NodeId n, const ModuleHook& hook, Held& made) {
+  bool leave(NodeId n, const ModuleHook& hook, HookedLayout& result) {
     const GraphNode& node = graph_.nodes[n];
     const ValueId v = node.result;
     if (node.op->exchange == TokenExchange::FromExperts &&
         adds_up(experts_of(n))) {
-      if (!made.partial) {
+      if (!result.partial) {
         return fault(false, v, {},
                      "its hook all-reduces values that are not partial sums");
       }
-      made = {};
+      result = {};
       return true;
     }
-    if (hook.task == Task::SumOutputGradients) made.summed_from = v;
+    if (hook.task == Task::SumOutputGradients) result.summed_from = v;
     const auto bias = bias_of(node);
-    if (bias) return give(v, plan_.hook[node.operands[*bias]], made);
+    if (bias)
+      return apply_output_hook(v, plan_.hook[node.operands[*bias]], result);
     if (norms_[n] >= 0) {
       const Region& region = graph_.regions[static_cast<size_t>(norms_[n])];
       if (region.nodes.back() != n) return true;
-      return give(v, norm_hooks_.at(norms_[n]).first, made);
+      return apply_output_hook(v, norm_hooks_.at(norms_[n]).first, result);
     }
-    return biased_[v] || give(v, hook, made);
+    return biased_[v] || apply_output_hook(v, hook, result);
   }
-  bool give(ValueId v, const ModuleHook& hook, Held& made) {
-    if (hook.gives != HookLayout::AsIs) {
-      if (made.is_whole()) {
+  bool apply_output_hook(ValueId v, const ModuleHook& hook,
+                         HookedLayout& result) {
+    if (hook.output_layout != HookLayout::AsIs) {
+      if (result.is_whole()) {
         return fault(false, v, {},
                      "its hook gathers a value that every device has in full");
       }
-      const Held given = lying(hook.gives, rank(v));
-      const bool is_cut_so = given.cut == made.cut && !made.partial;
-      if (given.cut >= std::ssize(value(v).shape) ||
-          (given.cut >= 0 &&
-           value(v).shape[static_cast<size_t>(given.cut)] % plan_.ranks != 0)) {
+      const HookedLayout wanted = hooked_layout(hook.output_layout, rank(v));
+      const bool is_cut_so = wanted.cut == result.cut && !result.partial;
+      if (wanted.cut >= std::ssize(value(v).shape) ||
+          (wanted.cut >= 0 &&
+           value(v).shape[static_cast<size_t>(wanted.cut)] % plan_.ranks !=
+               0)) {
         return fault(true, v, {}, "it does not divide evenly");
       }
       if (!is_cut_so) {
-        const ValueId from = made.summed_from;
-        made = given;
-        made.summed_from = from;
+        const ValueId from = result.summed_from;
+        result = wanted;
+        result.summed_from = from;
       }
     }
-    if (hook.takes != HookLayout::AsIs) made.dtensor = hook.gives_dtensor;
+    if (hook.input_layout != HookLayout::AsIs)
+      result.dtensor = hook.output_is_dtensor;
     return true;
   }
 
   // Sends tokens to the experts that each device has.
-  bool deal_out(const GraphNode& node, const std::vector<Held>& operands,
-                Held& made) {
+  bool dispatch_to_experts(const GraphNode& node,
+                           const std::vector<HookedLayout>& operands,
+                           HookedLayout& result) {
     for (size_t o = 0; o < operands.size(); ++o) {
       if (operands[o].is_whole()) continue;
       return fault(true, node.result, node.operands[o],
@@ -360,35 +368,38 @@ class HookedWalker {
     if (value(node.result).shape.front() % plan_.ranks != 0) {
       return fault(true, node.result, {}, "experts do not divide evenly");
     }
-    made.cut = 0;
+    result.cut = 0;
     return true;
   }
 
   // Returns the parameter that a weight is made of, else the value itself.
-  ValueId source(ValueId v) const { return made_of_[v] ? made_of_[v] : v; }
+  ValueId source(ValueId v) const {
+    return weight_source_[v] ? weight_source_[v] : v;
+  }
 
   // Returns whether a hook adds up the gradient of what the operation reads
   // whole.
   bool sums_gradient(NodeId n, ValueId v, const ModuleHook& hook) const {
     if (is_parameter(source(v))) {
       const ModuleHook& own = plan_.hook[source(v)];
-      return own.task == Task::SumGradients || own.takes == HookLayout::Tokens;
+      return own.task == Task::SumGradients ||
+             own.input_layout == HookLayout::Tokens;
     }
-    return hook.takes != HookLayout::AsIs || adds_up(experts_of(n));
+    return hook.input_layout != HookLayout::AsIs || adds_up(experts_of(n));
   }
 
   // Checks that some hook adds up partial gradients: a whole operand that meets
   // a shard has one.
-  void check_gradients(NodeId n, const std::vector<Held>& operands,
-                       const ModuleHook& hook, Held& made) {
+  void check_gradients(NodeId n, const std::vector<HookedLayout>& operands,
+                       const ModuleHook& hook, HookedLayout& result) {
     const GraphNode& node = graph_.nodes[n];
-    if (std::ranges::any_of(operands, &Held::dtensor)) return;
-    const bool is_partial = !made.is_whole();
+    if (std::ranges::any_of(operands, &HookedLayout::dtensor)) return;
+    const bool is_partial = !result.is_whole();
     for (size_t o = 0; o < operands.size(); ++o) {
       const ValueId v = node.operands[o];
       // A result made of weights alone is a weight.
       if (value(node.result).is_weight && value(v).is_weight) {
-        made_of_[node.result] = source(v);
+        weight_source_[node.result] = source(v);
         continue;
       }
       if (!operands[o].is_whole() || value(v).is_integer() ||
@@ -397,7 +408,7 @@ class HookedWalker {
       }
       bool is_summed = sums_gradient(n, v, hook);
       const ValueId from = operands[o].summed_from;
-      if (from && !is_partial) made.summed_from = from;
+      if (from && !is_partial) result.summed_from = from;
       if (from && is_partial && !is_summed) {
         is_summed = true;
         sums_parts_[from] = true;
@@ -409,7 +420,7 @@ class HookedWalker {
             Wants::SumsGradients);
       } else if (!is_partial && is_parameter(source(v)) &&
                  plan_.hook[source(v)].task == Task::SumGradients) {
-        wrong_gradient(source(v), kAddedAgain, Wants::LeavesGradients);
+        wrong_gradient(source(v), kSummedTwice, Wants::LeavesGradients);
       }
     }
   }
@@ -420,11 +431,12 @@ class HookedWalker {
     return dim.empty() ? -1 : dim.front();
   }
 
-  bool compute(NodeId n, const std::vector<Held>& operands, Held& made) {
+  bool compute(NodeId n, const std::vector<HookedLayout>& operands,
+               HookedLayout& result) {
     const GraphNode& node = graph_.nodes[n];
-    made.dtensor = std::ranges::any_of(operands, &Held::dtensor);
-    if (made.dtensor && !can_mix(n)) return false;
-    if (std::ranges::all_of(operands, &Held::is_whole)) return true;
+    result.dtensor = std::ranges::any_of(operands, &HookedLayout::dtensor);
+    if (result.dtensor && !can_mix(n)) return false;
+    if (std::ranges::all_of(operands, &HookedLayout::is_whole)) return true;
     const ShardingRule& rule = node.rule;
     int cut = -1;  // the factor
     size_t from = 0;
@@ -447,11 +459,11 @@ class HookedWalker {
       }
       cut = factor;
       from = o;
-      made.packed = operands[o].packed;
+      result.packed = operands[o].packed;
     }
-    if (!adds_parts(node, operands, made)) return false;
+    if (!adds_parts(node, operands, result)) return false;
     if (cut < 0) return true;
-    if (made.partial) {
+    if (result.partial) {
       return fault(false, node.result, {},
                    "it is both a partial sum and sharded");
     }
@@ -474,10 +486,10 @@ class HookedWalker {
                          " is sharded",
                      value(node.operands[o]).is_weight && !node.op->is_product
                          ? Wants::CutsParameter
-                         : Wants::Alike);
+                         : Wants::MatchingStyles);
       }
     }
-    return place(node, cut, operands[from], made);
+    return place(node, cut, operands[from], result);
   }
 
   // Returns whether DTensors may be operands here. They meet no other tensors
@@ -493,7 +505,7 @@ class HookedWalker {
     }
     if (!weight) return true;
     const ValueId v = node.operands[*weight];
-    if (plan_.hook[v].takes != HookLayout::AsIs) return true;
+    if (plan_.hook[v].input_layout != HookLayout::AsIs) return true;
     result_.fault = HookedFault{
         true, node.result, v,
         "its other operand is a DTensor, and no style makes it one"};
@@ -502,17 +514,18 @@ class HookedWalker {
 
   // Marks results that are parts of a sum: only operations that are linear in
   // such operands give them. Any other operation on them is a fault.
-  bool adds_parts(const GraphNode& node, const std::vector<Held>& operands,
-                  Held& made) {
-    const auto parts = std::ranges::count_if(operands, &Held::partial);
+  bool adds_parts(const GraphNode& node,
+                  const std::vector<HookedLayout>& operands,
+                  HookedLayout& result) {
+    const auto parts = std::ranges::count_if(operands, &HookedLayout::partial);
     if (parts == 0) return true;
-    made.partial = true;
+    result.partial = true;
     const bool all = parts == std::ssize(operands);
     if (all && (node.op->linearity == Linearity::Additive ||
                 (parts == 1 && node.op->linearity != Linearity::None))) {
       return true;
     }
-    const auto one = std::ranges::find_if(operands, &Held::partial);
+    const auto one = std::ranges::find_if(operands, &HookedLayout::partial);
     const auto o = static_cast<size_t>(one - operands.begin());
     if (parts == 1 && node.op->linearity == Linearity::Multilinear &&
         is_linear_in(*node.op, static_cast<int>(o))) {
@@ -523,44 +536,46 @@ class HookedWalker {
   }
 
   // Sets the result's layout from the factor that is sharded.
-  bool place(const GraphNode& node, int cut, const Held& from, Held& made) {
+  bool place(const GraphNode& node, int cut, const HookedLayout& from,
+             HookedLayout& result) {
     const ShardingRule& rule = node.rule;
     const FactorKind kind = rule.factors[static_cast<size_t>(cut)].kind;
     for (size_t d = 0; d < rule.result.size(); ++d) {
       if (!contains(rule.result[d], cut)) continue;
       if (kind == FactorKind::Whole || factor_of(rule.result[d]) != cut) {
-        return cut_apart(node);
+        return splits_operand(node);
       }
-      made.cut = static_cast<int>(d);
+      result.cut = static_cast<int>(d);
       return true;
     }
     const bool sums = kind == FactorKind::Sum &&
                       (node.op->is_product || node.op->is_sum ||
                        (node.op->is_lookup && adds_up_lookups(node)) ||
                        node.op->exchange == TokenExchange::FromExperts);
-    if (!sums) return halved(node, from, made);
-    made.partial = true;
-    made.packed = false;
+    if (!sums) return halved(node, from, result);
+    result.partial = true;
+    result.packed = false;
     return true;
   }
 
   // Returns whether the embedding's style masks the tokens of other devices.
   bool adds_up_lookups(const GraphNode& node) const {
-    const HookLayout gives = hook_of(node, node.operands[0]).gives;
+    const HookLayout gives = hook_of(node, node.operands[0]).output_layout;
     return gives == HookLayout::Whole || gives == HookLayout::Tokens;
   }
 
   // Sets the layout of one of two parts that are side by side, each of them
   // sharded.
-  bool halved(const GraphNode& node, const Held& from, Held& made) {
+  bool halved(const GraphNode& node, const HookedLayout& from,
+              HookedLayout& result) {
     if (node.op->is_slice && from.packed) {
-      made.cut = from.cut;
-      made.packed = false;
+      result.cut = from.cut;
+      result.packed = false;
       return true;
     }
-    return cut_apart(node);
+    return splits_operand(node);
   }
-  bool cut_apart(const GraphNode& node) {
+  bool splits_operand(const GraphNode& node) {
     return fault(
         false, node.result, node.operands.front(),
         "each device holds only its shard, but the operation needs all of it");
@@ -568,16 +583,16 @@ class HookedWalker {
 
   const Graph& graph_;
   const HookedPlan& plan_;
-  PerValue<Held> held_;
+  PerValue<HookedLayout> layouts_;
   PerNode<int> experts_;  // the region of experts that it is in; -1: none
   PerNode<int> norms_;    // likewise for norms whose modules have hooks
   std::map<int, std::pair<ModuleHook, ValueId>> norm_hooks_;  // hook and weight
   std::vector<NodeId> routers_;
   std::vector<PerValue<bool>> inside_;  // per container: made of its weights
-  PerValue<ValueId> made_of_;  // the parameter that a weight is made of
-  PerValue<bool> sums_parts_;  // a hook adds up its partial gradients
-  PerValue<bool> is_table_;    // a lookup reads it
-  PerValue<bool> biased_;      // products whose bias is sharded as they are
+  PerValue<ValueId> weight_source_;  // the parameter that a weight is made of
+  PerValue<bool> sums_parts_;        // a hook adds up its partial gradients
+  PerValue<bool> is_table_;          // a lookup reads it
+  PerValue<bool> biased_;  // products whose bias is sharded as they are
   HookedWalk result_;
 };
 

@@ -65,19 +65,19 @@ struct HookedLayout {
 struct HookedFault {
   // The style that would work, as far as that is known.
   enum class Wants : uint8_t {
-    Alike,          // styles of a block that fit each other
-    ReadsShards,    // a module that reads shards of its parameters
-    CutsParameter,  // a parameter that is sharded like what it meets
-    SplitsInput,    // a layer that splits a whole input
-    GathersOutput,  // a layer that gathers its output
-    SumsGradients,  // a module whose gradients are added up
+    MatchingStyles,  // styles of a block that fit each other
+    ReadsShards,     // a module that reads shards of its parameters
+    CutsParameter,   // a parameter that is sharded like what it meets
+    SplitsInput,     // a layer that splits a whole input
+    GathersOutput,   // a layer that gathers its output
+    SumsGradients,   // a module whose gradients are added up
     LeavesGradients,
   };
   bool shapes_differ = false;  // else the values are wrong
   ValueId value;               // the operation's result; an output
   ValueId operand;             // the one that does not fit; none: see `why`
   std::string why;
-  Wants wants = Wants::Alike;
+  Wants wants = Wants::MatchingStyles;
 };
 
 struct HookedWalk {

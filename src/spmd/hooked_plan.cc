@@ -71,7 +71,7 @@ class HooksOfPlan {
         return unknown(in_backticks(value.parameter) +
                        " does not divide into equal parts");
       }
-      if (placement.rule > 0) take_rule(v, placement.rule);
+      if (placement.rule > 0) apply_rule(v, placement.rule);
     }
     for (size_t r = 0; r < graph_.regions.size(); ++r) {
       if (graph_.regions[r].kind == Region::Kind::Experts) {
@@ -114,7 +114,7 @@ class HooksOfPlan {
            hook.task == ModuleHook::Task::OwnExperts || !hook.is_known();
   }
 
-  void take_rule(ValueId v, int rule) {
+  void apply_rule(ValueId v, int rule) {
     const std::string& name = graph_.values[v].parameter;
     const auto experts = experts_module(name);
     const std::string_view module = experts.value_or(module_of(name));
@@ -139,14 +139,14 @@ class HooksOfPlan {
     } else {
       hooked_.hook[v] = hook_of_rule(rule);
     }
-    take_containers(v, module);
+    add_containers(v, module);
   }
 
-  void take_containers(ValueId v, std::string_view module) {
+  void add_containers(ValueId v, std::string_view module) {
     for (std::string_view around = module_of(module); !around.empty();
          around = module_of(around)) {
       const ModuleHook& hook = hook_of_module(around);
-      if (hook.is_known() && hook.takes == HookLayout::AsIs) continue;
+      if (hook.is_known() && hook.input_layout == HookLayout::AsIs) continue;
       const auto [known, is_new] = containers_.try_emplace(
           std::string(around), static_cast<int>(hooked_.containers.size()));
       if (is_new) hooked_.containers.push_back(hook);
@@ -216,9 +216,10 @@ int64_t last_number_named(const Plan& plan) {
   return last;
 }
 
-bool lay_as_hooked(const Graph& graph, const Mesh& mesh, const AxisName& axis,
-                   const PerValue<HookedLayout>& layouts,
-                   WantedLayouts& wanted) {
+bool use_hook_layouts(const Graph& graph, const Mesh& mesh,
+                      const AxisName& axis,
+                      const PerValue<HookedLayout>& layouts,
+                      WantedLayouts& wanted) {
   if (!mesh.views().empty()) return false;
   const PerValue<std::vector<bool>> batch = find_batch_dims(graph);
   AxisNames of_batch;
@@ -232,12 +233,12 @@ bool lay_as_hooked(const Graph& graph, const Mesh& mesh, const AxisName& axis,
     }
   }
   const int64_t parts = shard_count(mesh, of_batch);
-  WantedLayouts laid = wanted;
+  WantedLayouts updated = wanted;
   for (const ValueId v : graph.values.ids()) {
     const Value& value = graph.values[v];
-    const HookedLayout& held = layouts[v];
-    if (value.kind != Value::Kind::Result || value.is_weight || held.packed ||
-        held.partial) {
+    const HookedLayout& hooked = layouts[v];
+    if (value.kind != Value::Kind::Result || value.is_weight || hooked.packed ||
+        hooked.partial) {
       continue;
     }
     Layout layout = replicated(value.shape.size());
@@ -247,14 +248,14 @@ bool lay_as_hooked(const Graph& graph, const Mesh& mesh, const AxisName& axis,
       layout.spec.dims[d] = of_batch;
       break;
     }
-    if (held.cut >= 0) {
-      AxisNames& axes = layout.spec.dims[static_cast<size_t>(held.cut)];
+    if (hooked.cut >= 0) {
+      AxisNames& axes = layout.spec.dims[static_cast<size_t>(hooked.cut)];
       if (!axes.empty()) return false;
       if (mesh.size_of(axis) > 1) axes = {axis};
     }
-    laid[v] = std::move(layout);
+    updated[v] = std::move(layout);
   }
-  wanted = std::move(laid);
+  wanted = std::move(updated);
   return true;
 }
 

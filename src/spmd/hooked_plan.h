@@ -32,8 +32,9 @@ int64_t last_number_named(const Plan& plan);
 // sharded along other dimensions than their batch or over the hooks' axis, if
 // the batch does not divide, or if the mesh has views (core/views.h). REQUIRES:
 // the walk found nothing wrong or unknown; `wanted` has all inputs.
-bool lay_as_hooked(const Graph& graph, const Mesh& mesh, const AxisName& axis,
-                   const PerValue<HookedLayout>& layouts,
-                   WantedLayouts& wanted);
+bool use_hook_layouts(const Graph& graph, const Mesh& mesh,
+                      const AxisName& axis,
+                      const PerValue<HookedLayout>& layouts,
+                      WantedLayouts& wanted);
 
 }  // namespace shardplan

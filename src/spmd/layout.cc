@@ -482,7 +482,7 @@ Reshard plan_reshard(const Mesh& mesh, const Shape& shape, const Layout& from,
 
 const Reshard& ReshardCache::find(const Shape& shape, const Layout& from,
                                   const Layout& to) {
-  const auto found = known_.find(Sought(shape, from, to));
+  const auto found = known_.find(Lookup(shape, from, to));
   if (found != known_.end()) return found->second;
   return known_
       .emplace(Key(shape, from, to), plan_reshard(*mesh_, shape, from, to))

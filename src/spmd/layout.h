@@ -36,7 +36,7 @@ struct Layout {
   auto tie() const { return std::tie(spec.dims, partial, reduction); }
   bool operator<(const Layout& other) const { return tie() < other.tie(); }
   // Returns the layout once partial sums are added up.
-  Layout settled() const { return {spec, {}, Reduction::Sum}; }
+  Layout without_partial_sums() const { return {spec, {}, Reduction::Sum}; }
 };
 
 // Returns the unsharded layout of a rank.
@@ -144,13 +144,13 @@ class ReshardCache {
  private:
   // Lookups compare references, so that a hit copies nothing.
   using Key = std::tuple<Shape, Layout, Layout>;
-  using Sought = std::tuple<const Shape&, const Layout&, const Layout&>;
+  using Lookup = std::tuple<const Shape&, const Layout&, const Layout&>;
   struct Less {
     using is_transparent = void;
-    static Sought view(const Key& key) {
+    static Lookup view(const Key& key) {
       return {std::get<0>(key), std::get<1>(key), std::get<2>(key)};
     }
-    static Sought view(const Sought& sought) { return sought; }
+    static Lookup view(const Lookup& lookup) { return lookup; }
     bool operator()(const auto& a, const auto& b) const {
       return view(a) < view(b);
     }

@@ -180,9 +180,9 @@ class Partitioner {
     for (const RegisterId number : versions_[value]) {
       const Layout& known = layout_of_register(number);
       if (!covers(known, layout) || !can_read(known, value)) continue;
-      const Reshard& way = reshards_.find(shape_of(value), known, layout);
-      if (nearest == nullptr || way.bytes < nearest->bytes) {
-        nearest = &way;
+      const Reshard& reshard = reshards_.find(shape_of(value), known, layout);
+      if (nearest == nullptr || reshard.bytes < nearest->bytes) {
+        nearest = &reshard;
         from = number;
       }
     }
@@ -244,7 +244,7 @@ class Partitioner {
   // Returns the cause of a collective that brings disagreeing operands
   // together.
   Cause unnamed() const {
-    return options_.as_hooked ? Cause::Declared : Cause::Implicit;
+    return options_.hook_layouts ? Cause::Declared : Cause::Implicit;
   }
 
   Cause cause_of(ValueId value, const ReshardStep& step,
@@ -267,13 +267,13 @@ class Partitioner {
   void output(ValueId v) {
     Layout layout = readable(v);
     if (!layout.partial.empty()) {
-      const Layout settled = layout.settled();
+      const Layout summed = layout.without_partial_sums();
       // Only the caller needs this sum whole: scatter it if that is cheaper.
       Layout hinted{suggested_[v], {}, Reduction::Sum};
       layout = reshards_.find(shape_of(v), layout, hinted).bytes <
-                       reshards_.find(shape_of(v), layout, settled).bytes
+                       reshards_.find(shape_of(v), layout, summed).bytes
                    ? hinted
-                   : settled;
+                   : summed;
     }
     program_.outputs.push_back(materialize(v, layout, {}, nullptr));
     program_.layouts[v] = layout;
@@ -379,18 +379,18 @@ void overlap_products(Program& program, Overlap overlap) {
       for (size_t o = 0; o < at.operands.size(); ++o) {
         // The gathered value may pass through constraints, which change
         // nothing.
-        std::vector<Instruction*> way;
+        std::vector<Instruction*> path;
         for (RegisterId number = at.operands[o];
              reads[number] == 1 && maker[number] != nullptr;
-             number = way.back()->operands[0]) {
-          way.push_back(maker[number]);
-          if (!is_constraint(program, *way.back())) break;
+             number = path.back()->operands[0]) {
+          path.push_back(maker[number]);
+          if (!is_constraint(program, *path.back())) break;
         }
-        if (way.empty() || !is_even_gather(program, *way.back())) continue;
-        join(at, *way.back(), overlap, o);
-        at.operands[o] = way.back()->operands[0];
-        for (const Instruction* gone : way) {
-          joined[program.instructions.id_of(*gone)] = true;
+        if (path.empty() || !is_even_gather(program, *path.back())) continue;
+        join(at, *path.back(), overlap, o);
+        at.operands[o] = path.back()->operands[0];
+        for (const Instruction* step : path) {
+          joined[program.instructions.id_of(*step)] = true;
         }
         break;
       }

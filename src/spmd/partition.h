@@ -25,7 +25,7 @@ struct PartitionOptions {
                                          // that fits
   // Layouts are those that hooks leave: every reshard is one that a style
   // names.
-  bool as_hooked = false;
+  bool hook_layouts = false;
 };
 
 // The layout that every value must have, if any. Inputs and parameters must

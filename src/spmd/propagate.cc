@@ -385,13 +385,15 @@ class Chooser {
       elsewhere = elsewhere || has_axis(held[j], axis);
     }
     if (!operands_[i].is_weight) return std::nullopt;
-    const FactorAxes asked = factor_axes(mesh_, node_.rule, node_.rule.result,
-                                         wanted_ ? wanted_->spec : suggested_);
-    const bool for_rows = !contains(asked[f], axis) && has_axis(asked, axis);
+    const FactorAxes requested =
+        factor_axes(mesh_, node_.rule, node_.rule.result,
+                    wanted_ ? wanted_->spec : suggested_);
+    const bool for_rows =
+        !contains(requested[f], axis) && has_axis(requested, axis);
     if (is_sum) return !elsewhere && !for_rows;
     if (!elsewhere) return true;
     // Two dimensions of the result are to have the axis.
-    if (wanted_ && has_axis(asked, axis)) return !for_rows;
+    if (wanted_ && has_axis(requested, axis)) return !for_rows;
     return std::none_of(
         held[i][f].begin(), held[i][f].end(),
         [&](const AxisName& other) { return contains(batch_axes_, other); });
@@ -434,7 +436,7 @@ class Chooser {
   }
 
   // Returns the axes over which operand `i` may stay partial.
-  AxisNames keepable(size_t i) const {
+  AxisNames may_stay_partial(size_t i) const {
     AxisNames axes;
     const Layout& layout = operands_[i].available.front();
     if (layout.reduction != Reduction::Sum) return axes;
@@ -446,19 +448,19 @@ class Chooser {
 
   // Weighs every way to treat operands that are partial sums.
   void weigh_all() {
-    const std::vector<AxisNames> settled(operands_.size());
-    weigh(settled);
+    const std::vector<AxisNames> all_summed(operands_.size());
+    weigh(all_summed);
     if (node_.op->linearity == Linearity::Multilinear) {
       for (size_t i = 0; i < operands_.size(); ++i) {
         if (!is_linear_in(*node_.op, static_cast<int>(i))) continue;
-        std::vector<AxisNames> kept = settled;
-        kept[i] = keepable(i);
-        if (!kept[i].empty()) weigh(kept);
+        std::vector<AxisNames> partial = all_summed;
+        partial[i] = may_stay_partial(i);
+        if (!partial[i].empty()) weigh(partial);
       }
     } else if (node_.op->linearity == Linearity::Additive) {
-      AxisNames common = keepable(0);
+      AxisNames common = may_stay_partial(0);
       for (size_t i = 1; i < operands_.size(); ++i) {
-        const AxisNames mine = keepable(i);
+        const AxisNames mine = may_stay_partial(i);
         erase_if(common, [&](const AxisName& a) { return !contains(mine, a); });
       }
       if (!common.empty()) weigh(std::vector(operands_.size(), common));
@@ -467,7 +469,7 @@ class Chooser {
 
   // Returns the layout that the operation leaves; nothing if that is
   // impossible.
-  std::optional<Layout> result_layout(const std::vector<AxisNames>& kept) {
+  std::optional<Layout> result_layout(const std::vector<AxisNames>& partial) {
     const std::optional<PartitionSpec> spec =
         spec_of(mesh_, node_.rule, node_.rule.result, axes_);
     if (!spec) return std::nullopt;
@@ -482,7 +484,7 @@ class Chooser {
       layout.partial.insert(layout.partial.end(), axes_[f].begin(),
                             axes_[f].end());
     }
-    for (const AxisNames& axes : kept) {
+    for (const AxisNames& axes : partial) {
       for (const AxisName& axis : axes) {
         sums = true;
         if (!contains(layout.partial, axis)) layout.partial.push_back(axis);
@@ -494,8 +496,8 @@ class Chooser {
     return layout;
   }
 
-  void weigh(const std::vector<AxisNames>& kept) {
-    const std::optional<Layout> result = result_layout(kept);
+  void weigh(const std::vector<AxisNames>& partial) {
+    const std::optional<Layout> result = result_layout(partial);
     if (!result) return;
     NodeChoice choice{axes_, {}, *result, batch_axes_};
     double bytes = 0;
@@ -505,12 +507,14 @@ class Chooser {
       const auto spec =
           spec_of(mesh_, node_.rule, node_.rule.operands[i], axes_);
       if (!spec) return;
-      const Layout layout{*spec, kept[i], Reduction::Sum};
+      const Layout layout{*spec, partial[i], Reduction::Sum};
       const Reshard* nearest = nullptr;
       for (const Layout& from : operands_[i].available) {
         if (!covers(from, layout)) continue;
-        const Reshard& way = reshards_.find(*operands_[i].shape, from, layout);
-        if (nearest == nullptr || way.bytes < nearest->bytes) nearest = &way;
+        const Reshard& reshard =
+            reshards_.find(*operands_[i].shape, from, layout);
+        if (nearest == nullptr || reshard.bytes < nearest->bytes)
+          nearest = &reshard;
       }
       if (nearest == nullptr) return;
       bytes += nearest->bytes;

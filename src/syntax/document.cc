@@ -188,7 +188,7 @@ std::optional<Node> Node::find(std::string_view key) const {
 
 std::optional<Document> parse_document(SourcePtr source, Diagnostics& diags,
                                        Includes includes) {
-  diags.keep(source);
+  diags.add_source(source);
   const SourceFile& file = *source;
   const std::string_view text = file.text();
   if (const std::string_view packed = packed_of(text); !packed.empty()) {
@@ -297,7 +297,8 @@ DocumentBuilder::DocumentBuilder(SourcePtr source, Diagnostics& diags)
 void DocumentBuilder::key(std::string_view text, Span where) {
   SHARDPLAN_CHECK(wants_key());
   children(open_.back())
-      .keys.push_back({kept(text, where), static_cast<uint32_t>(where.begin),
+      .keys.push_back({stored_text(text, where),
+                       static_cast<uint32_t>(where.begin),
                        static_cast<uint32_t>(where.end)});
 }
 
@@ -308,7 +309,8 @@ bool DocumentBuilder::wants_key() const {
          inside.keys.size() == inside.items.size();
 }
 
-std::string_view DocumentBuilder::kept(std::string_view text, Span where) {
+std::string_view DocumentBuilder::stored_text(std::string_view text,
+                                              Span where) {
   if (text.empty()) return {};
   const std::string_view written = where.text();
   // The text literally, or within quotes.
@@ -328,7 +330,7 @@ uint32_t DocumentBuilder::add(NodeKind kind, std::string_view text,
   const auto node = static_cast<uint32_t>(document_.entries_.size());
   Document::Entry entry;
   entry.kind = kind;
-  entry.text = kept(text, where);
+  entry.text = stored_text(text, where);
   entry.begin = static_cast<uint32_t>(where.begin);
   entry.end = static_cast<uint32_t>(where.end);
   if (kind == NodeKind::List || kind == NodeKind::Map) {

@@ -170,7 +170,7 @@ class DocumentBuilder {
  private:
   uint32_t add(NodeKind kind, std::string_view text, Span where);
   // Returns the same text, valid as long as the document.
-  std::string_view kept(std::string_view text, Span where);
+  std::string_view stored_text(std::string_view text, Span where);
   Document::Children& children(uint32_t node) {
     return document_.children_[document_.entries_[node].children];
   }

@@ -126,7 +126,7 @@ std::string_view JsonScanner::ahead() {
   return all_.substr(at_);
 }
 
-void JsonScanner::take(size_t bytes) {
+void JsonScanner::skip_known(size_t bytes) {
   begin_ = at_;
   at_ += bytes;
   token_ = finish_value(Token::EndObject);

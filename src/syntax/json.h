@@ -54,11 +54,11 @@ class JsonScanner {
 
   // For values that were read before. ahead() returns the text that begins with
   // the next value, or nothing if no value comes next. If it begins with bytes
-  // that next() has already read as a whole value elsewhere, take() skips them;
-  // the token is then EndObject. REQUIRES: the bytes are an object or a string,
-  // and the scanner is no deeper than when it read them.
+  // that next() has already read as a whole value elsewhere, skip_known() skips
+  // them; the token is then EndObject. REQUIRES: the bytes are an object or a
+  // string, and the scanner is no deeper than when it read them.
   std::string_view ahead();
-  void take(size_t bytes);
+  void skip_known(size_t bytes);
 
   // Skips the rest of the value that starts with the current token; for scalars
   // nothing. Returns false for a malformed value.
@@ -158,23 +158,23 @@ class JsonReader {
     return map(
         what, [](std::string_view, Span) { return false; }, entry);
   }
-  // The same, except for values that `taken(key, location)` skips by
-  // JsonScanner::take. It is called after each key.
-  template <typename Taken, typename Entry>
-  bool map(std::string_view what, Taken taken, Entry entry) {
+  // The same, except for values that `skipped(key, location)` skips by
+  // JsonScanner::skip_known. It is called after each key.
+  template <typename Skipped, typename Entry>
+  bool map(std::string_view what, Skipped skipped, Entry entry) {
     if (!expect(Token::BeginObject, what, "a map")) return false;
     std::string key;
     while (advance()) {
       if (token() == Token::EndObject) return true;
       const Span where = span();
-      if (taken(text(), where)) continue;
+      if (skipped(text(), where)) continue;
       key = text();
       if (!advance() || !entry(key, where)) return false;
     }
     return false;
   }
   std::string_view ahead() { return scanner_.ahead(); }
-  void take(size_t bytes) { scanner_.take(bytes); }
+  void skip_known(size_t bytes) { scanner_.skip_known(bytes); }
 
   // Calls `item()` at the first token of each item.
   template <typename Item>

@@ -25,7 +25,7 @@ class ConditionReader {
   }
 
  private:
-  bool take(std::string_view word) {
+  bool accept(std::string_view word) {
     const bool is_there = at_ < end_ && tokens_[at_].is(word);
     if (is_there) ++at_;
     return is_there;
@@ -33,7 +33,7 @@ class ConditionReader {
 
   std::optional<bool> any_of() {
     std::optional<bool> left = all_of();
-    while (result_.is_understood && take("or")) {
+    while (result_.is_understood && accept("or")) {
       const std::optional<bool> right = all_of();
       if (left == true || right == true) {
         left = true;
@@ -46,7 +46,7 @@ class ConditionReader {
 
   std::optional<bool> all_of() {
     std::optional<bool> left = operand();
-    while (result_.is_understood && take("and")) {
+    while (result_.is_understood && accept("and")) {
       const std::optional<bool> right = operand();
       if (left == false || right == false) {
         left = false;
@@ -59,14 +59,14 @@ class ConditionReader {
 
   std::optional<bool> operand() {
     bool is_negated = false;
-    while (take("not")) is_negated = !is_negated;
-    if (take("(")) {
+    while (accept("not")) is_negated = !is_negated;
+    if (accept("(")) {
       // Limits brackets to the nesting depth of values.
       if (++depth_ > kMaxConditionDepth) result_.is_understood = false;
       if (!result_.is_understood) return std::nullopt;
       const auto inside = any_of();
       --depth_;
-      result_.is_understood = result_.is_understood && take(")");
+      result_.is_understood = result_.is_understood && accept(")");
       return inside && is_negated ? std::optional(!*inside) : inside;
     }
     if (at_ >= end_ || tokens_[at_].kind != PythonTokenKind::Name) {
@@ -75,7 +75,7 @@ class ConditionReader {
     }
     Span where = tokens_[at_].where;
     std::string last = tokens_[at_++].text;
-    while (take(".")) {
+    while (accept(".")) {
       if (at_ >= end_) break;
       where.end = tokens_[at_].where.end;
       last = tokens_[at_++].text;

@@ -101,7 +101,8 @@ PythonProblem PythonProgram::problem_of(const std::string& name, Span where,
           "write all rules of the table in one place"};
 }
 
-void PythonProgram::spoil(PythonObject* object, const PythonProblem& problem) {
+void PythonProgram::invalidate(PythonObject* object,
+                               const PythonProblem& problem) {
   if (object->change) return;
   std::vector<PythonObject*> open = {object};
   std::set<PythonObject*> seen;
@@ -117,22 +118,22 @@ void PythonProgram::spoil(PythonObject* object, const PythonProblem& problem) {
 }
 
 void PythonProgram::rebind(PythonObject* object, const PythonProblem& problem) {
-  spoil(object, problem);
+  invalidate(object, problem);
   if (!object->change && (!object->is_opaque || object->is_import())) {
     object->change = problem;
   }
 }
 
-void PythonProgram::spoil_named(size_t begin, size_t end, Scope& scope,
-                                const PythonProblem& problem) {
+void PythonProgram::invalidate_named(size_t begin, size_t end, Scope& scope,
+                                     const PythonProblem& problem) {
   PythonObject* all = marker(span_of(begin, end));
   collect(begin, end, scope, *all);
-  spoil(all, problem);
+  invalidate(all, problem);
 }
 
-void PythonProgram::spoil_attribute(const std::string& name,
-                                    const PythonProblem& problem,
-                                    const PythonObject* besides) {
+void PythonProgram::invalidate_attribute(const std::string& name,
+                                         const PythonProblem& problem,
+                                         const PythonObject* besides) {
   // Two changes with different `besides` affect every object.
   std::vector<Attribute>& changes = attributes_[name];
   const bool is_more = changes.empty() ||
@@ -233,8 +234,8 @@ void PythonProgram::look(size_t begin, size_t end, Scope& scope,
     PythonObject* object = named_at(i, end, scope, after, name, &owner);
     for (PythonObject* entry : entries_at(i, end)) {
       if (!changes(i, past_[i + 1], end, entry)) continue;
-      spoil(entry, problem_of(std::string(span_of(i, past_[i + 1]).text()),
-                              span_of(i, past_[i + 1]), doubt));
+      invalidate(entry, problem_of(std::string(span_of(i, past_[i + 1]).text()),
+                                   span_of(i, past_[i + 1]), doubt));
     }
     // A function that is passed as an argument: `map(f, [RULES])`.
     if (object != nullptr && object->is_opaque && !object->is_tracked() &&
@@ -260,7 +261,7 @@ void PythonProgram::look(size_t begin, size_t end, Scope& scope,
         const size_t attribute = is_method ? last - 2 : last;
         if (attribute > i && (is_method || changes_attribute(last + 1, end))) {
           const Span where = span_of(i, last + 1);
-          spoil_attribute(
+          invalidate_attribute(
               tokens_[attribute].text,
               problem_of(std::string(span_of(i, attribute + 1).text()), where,
                          doubt == nullptr && scope.outer != nullptr ? &elsewhere
@@ -275,25 +276,25 @@ void PythonProgram::look(size_t begin, size_t end, Scope& scope,
     const bool is_given = !calls.empty() && !calls.back().empty();
     if (changes(i, after, end, object) ||
         (is_given && is_changing_function(calls.back()))) {
-      spoil(object,
-            problem_of(name, span_of(i, std::min(end, after + 2)), why));
+      invalidate(object,
+                 problem_of(name, span_of(i, std::min(end, after + 2)), why));
     } else if (is_given && after < end &&
                (tokens_[after].is(",") || tokens_[after].is(")") ||
                 tokens_[after].is("]") || tokens_[after].is("for"))) {
-      given_.push_back({calls.back(), object, span_of(i, after),
-                        uses_result_ || calls.size() > 1});
+      passed_.push_back({calls.back(), object, span_of(i, after),
+                         uses_result_ || calls.size() > 1});
     }
   }
   if (is_static || is_indirect || (is_unnamed && binds)) {
-    spoil_named(begin, end, scope,
-                problem_of("the table", span_of(begin, end), doubt));
+    invalidate_named(begin, end, scope,
+                     problem_of("the table", span_of(begin, end), doubt));
   }
   if (!handed_on.empty()) {
     PythonObject* all = marker(span_of(begin, end));
     collect(begin, end, scope, *all);
     for (const std::string& function : handed_on) {
       for (const PythonItem& item : all->items) {
-        given_.push_back(
+        passed_.push_back(
             {function, item.value, span_of(begin, end), true, true});
       }
     }
@@ -407,7 +408,7 @@ void PythonProgram::look_at_strings(size_t begin, size_t end) {
 
 // Marks the objects that were passed to functions of this file that change a
 // parameter.
-void PythonProgram::settle_calls() {
+void PythonProgram::invalidate_changed_arguments() {
   bool is_changed = true;
   constexpr int kRounds = 16;
   for (int round = 0; is_changed && round < kRounds; ++round) {
@@ -422,13 +423,14 @@ void PythonProgram::settle_calls() {
       changing.insert(name);
       if (name.starts_with("__")) changing.insert(scope->outer->name);
     }
-    for (const Given& given : given_) {
-      if (given.object->change || !changing.contains(given.callee)) continue;
-      const Doubt doubt{"by `" + given.callee + "`"};
-      spoil(given.object,
-            problem_of(given.is_by_name ? "the table"
-                                        : std::string(given.where.text()),
-                       given.where, &doubt));
+    for (const PassedArgument& passed : passed_) {
+      if (passed.object->change || !changing.contains(passed.callee)) continue;
+      const Doubt doubt{"by `" + passed.callee + "`"};
+      invalidate(
+          passed.object,
+          problem_of(passed.is_by_name ? "the table"
+                                       : std::string(passed.where.text()),
+                     passed.where, &doubt));
       is_changed = true;
     }
   }
@@ -436,8 +438,8 @@ void PythonProgram::settle_calls() {
 
 // Records the calls in the value of an assignment or a `return`. Which of these
 // functions return a table is known only at the end.
-void PythonProgram::note_calls(size_t begin, size_t end,
-                               const PythonObject* value, bool is_rules) {
+void PythonProgram::record_calls(size_t begin, size_t end,
+                                 const PythonObject* value, bool is_rules) {
   const auto is_copy = [&](size_t at) {
     return tokens_[at].is("tuple") || tokens_[at].is("list") ||
            tokens_[at].is("deepcopy");
@@ -469,19 +471,19 @@ void PythonProgram::note_calls(size_t begin, size_t end,
     if (is_call && (is_value || (is_rules && reading == 0))) {
       used_.push_back({callee, is_value ? value : nullptr, span_of(i - 1, i)});
     }
-    reads.push_back(is_python_reader(callee) && !is_python_maker(callee));
+    reads.push_back(is_python_reader(callee) && !is_python_converter(callee));
     reading += reads.back() ? 1 : 0;
   }
 }
 
 // Marks a table that a function returns if its result is changed elsewhere.
-void PythonProgram::settle_results() {
-  for (const Used& used : used_) {
+void PythonProgram::invalidate_changed_results() {
+  for (const UsedCall& used : used_) {
     if (used.value != nullptr && !used.value->change) continue;
     const auto [first, last] = run_functions_.equal_range(used.callee);
     for (auto at = first; at != last; ++at) {
       if (at->second->result == nullptr) continue;
-      spoil(
+      invalidate(
           at->second->result,
           used.value != nullptr
               ? *used.value->change
@@ -507,27 +509,28 @@ std::vector<PythonProblem> PythonProgram::remarks(
   }
   std::vector<PythonProblem> all;
   std::set<std::string> callees;
-  for (const Given& given : given_) {
+  for (const PassedArgument& passed : passed_) {
     const bool is_known =
-        given.is_by_name || is_python_reader(given.callee) ||
-        !given.object->is_sequence() ||
-        given.object->kind != PythonKind::List ||
+        passed.is_by_name || is_python_reader(passed.callee) ||
+        !passed.object->is_sequence() ||
+        passed.object->kind != PythonKind::List ||
         std::ranges::any_of(run_functions_, [&](const auto& each) {
-          return each.first == given.callee;
+          return each.first == passed.callee;
         });
-    if (is_known || !parts.contains(given.object) ||
-        !callees.insert(given.callee).second) {
+    if (is_known || !parts.contains(passed.object) ||
+        !callees.insert(passed.callee).second) {
       continue;
     }
     all.push_back(
-        {given.where,
-         "`" + given.callee + "` receives " + in_backticks(given.where.text()) +
-             (given.is_used
+        {passed.where,
+         "`" + passed.callee + "` receives " +
+             in_backticks(passed.where.text()) +
+             (passed.is_used
                   ? "; assuming that it does not modify it"
                   : ", but its result is unused, so it may modify it"),
          {},
          "write the table as a tuple, which cannot be modified",
-         !given.is_used});
+         !passed.is_used});
   }
   return all;
 }

@@ -48,7 +48,7 @@ struct PythonObject {
   bool is_derived = false;
   bool is_literal = false;  // opaque, and one of PythonProgram's literals
   // Logical times of the object's creation and of its last change.
-  int64_t made = 0;
+  int64_t created = 0;
   int64_t changed = 0;
   // First bytes of the sequences whose items were added to this one.
   std::vector<size_t> absorbed;
@@ -81,7 +81,7 @@ class PythonObjects {
     object.kind = kind;
     object.text = std::move(text);
     object.where = where;
-    object.made = object.changed = ++moment_;
+    object.created = object.changed = ++moment_;
     return &object;
   }
   void touch(PythonObject& object) { object.changed = ++moment_; }

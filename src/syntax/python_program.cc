@@ -48,25 +48,26 @@ PythonProgram::PythonProgram(std::span<const PythonToken> tokens,
     const auto [first, last] = attributes.equal_range(name);
     for (const Attribute& change : changes) {
       for (auto at = first; at != last; ++at) {
-        if (at->second != change.besides) spoil(at->second, change.problem);
+        if (at->second != change.besides)
+          invalidate(at->second, change.problem);
       }
     }
   }
   for (const auto& scope : scopes_) {
     for (const auto& [name, object] : scope->names) {
       // A class that is imported by name is assumed to be that class.
-      if (scope->star && object->made <= scope->star_moment &&
+      if (scope->star && object->created <= scope->star_moment &&
           !object->is_import()) {
         rebind(object, *scope->star);
       }
-      if (code_ && object->made <= code_moment_) rebind(object, *code_);
+      if (code_ && object->created <= code_moment_) rebind(object, *code_);
     }
   }
   for (const auto& [call, callee] : called_) {
     if (callee->change && !call->problem) call->problem = *callee->change;
   }
-  settle_calls();
-  settle_results();
+  invalidate_changed_arguments();
+  invalidate_changed_results();
 }
 
 Span PythonProgram::span_of(size_t begin, size_t end) const {
@@ -233,7 +234,7 @@ void PythonProgram::run_simple(const PythonStatement& statement, Scope& scope,
     }
     return;
   }
-  if (first.is("return")) return give_back(statement, scope, doubt);
+  if (first.is("return")) return run_return(statement, scope, doubt);
   if (first.is("import") || first.is("from"))
     return bind_imports(statement, scope);
   int depth = 0;
@@ -265,19 +266,20 @@ void PythonProgram::run_simple(const PythonStatement& statement, Scope& scope,
           tokens_[i - 1].is(".") || find(scope, tokens_[i].text) == nullptr) {
         continue;
       }
-      PythonObject* gone = marker(tokens_[i].where);
-      gone->problem = problem_of(tokens_[i].text, tokens_[i].where, doubt);
-      bind(scope, tokens_[i].text, gone, doubt, tokens_[i].where);
+      PythonObject* deleted = marker(tokens_[i].where);
+      deleted->problem = problem_of(tokens_[i].text, tokens_[i].where, doubt);
+      bind(scope, tokens_[i].text, deleted, doubt, tokens_[i].where);
     }
   }
   if (first.is("raise")) finish();
 }
 
-void PythonProgram::give_back(const PythonStatement& statement, Scope& scope,
-                              const Doubt* doubt) {
+void PythonProgram::run_return(const PythonStatement& statement, Scope& scope,
+                               const Doubt* doubt) {
   look(statement.begin + 1, statement.end, scope, doubt);
   PythonObject* value = evaluate(statement.begin + 1, statement.end, scope);
-  note_calls(statement.begin + 1, statement.end, value, says_rules(scope.name));
+  record_calls(statement.begin + 1, statement.end, value,
+               is_rules_name(scope.name));
   if (doubt == nullptr) {
     scope.result = value;
     scope.is_finished = true;
@@ -491,9 +493,9 @@ void PythonProgram::assign(const PythonStatement& statement,
   }
   const bool is_rules =
       std::ranges::any_of(targets, [&](const std::pair<size_t, size_t>& at) {
-        return says_rules(span_of(at.first, at.second).text());
+        return is_rules_name(span_of(at.first, at.second).text());
       });
-  note_calls(value_begin, statement.end, value, is_rules);
+  record_calls(value_begin, statement.end, value, is_rules);
   for (auto [from, to] : targets) {
     for (size_t i = from, open = 0; i < to; ++i) {
       if (opens_python_bracket(tokens_[i])) ++open;
@@ -511,8 +513,8 @@ void PythonProgram::assign(const PythonStatement& statement,
     const Span where = span_of(from, to);
     if (is_name && (to - from) % 2 == 1) {
       if (to - from > 1 && find(scope, name) == nullptr) {
-        spoil_attribute(tokens_[to - 1].text, problem_of(name, where, doubt),
-                        value);
+        invalidate_attribute(tokens_[to - 1].text,
+                             problem_of(name, where, doubt), value);
       }
       bind(scope, name, value, doubt, where);
       continue;
@@ -522,7 +524,7 @@ void PythonProgram::assign(const PythonStatement& statement,
     if (from + 1 < to && tokens_[from].kind == PythonTokenKind::Name &&
         tokens_[from + 1].is("[")) {
       for (PythonObject* was : entries_at(from, to)) {
-        spoil(was, problem_of(std::string(where.text()), where, doubt));
+        invalidate(was, problem_of(std::string(where.text()), where, doubt));
       }
       if (past_[from + 1] == to) {
         entries_.emplace(tokens_[from].text, Entry{key_at(from + 1), value});
@@ -593,16 +595,16 @@ void PythonProgram::assign_in_place(const PythonStatement& statement, size_t op,
     // The target is an attribute of an unknown object.
     if (op > statement.begin && tokens_[op - 1].kind == PythonTokenKind::Name) {
       const Span where = span_of(statement.begin, op);
-      spoil_attribute(tokens_[op - 1].text,
-                      problem_of(std::string(where.text()), where, doubt),
-                      nullptr);
+      invalidate_attribute(tokens_[op - 1].text,
+                           problem_of(std::string(where.text()), where, doubt),
+                           nullptr);
     }
     look(statement.begin, statement.end, scope, doubt);
     return;
   }
   const PythonProblem problem =
       problem_of(name, span_of(statement.begin, statement.end), doubt);
-  spoil(object, problem);
+  invalidate(object, problem);
   if (after != op) return;
   PythonObject* changed = marker(problem.where);
   changed->problem = problem;

@@ -61,9 +61,9 @@ struct PythonBinding {
 bool is_python_reader(std::string_view callee);
 // Returns whether a reader's result contains the items in another order or
 // form.
-bool is_python_maker(std::string_view callee);
+bool is_python_converter(std::string_view callee);
 // Returns whether the name of a variable or function indicates rules.
-bool says_rules(std::string_view name);
+bool is_rules_name(std::string_view name);
 
 class PythonProgram {
  public:
@@ -88,9 +88,10 @@ class PythonProgram {
   // They are warnings if the call can have no purpose but to change it.
   std::vector<PythonProblem> remarks(const PythonObject& table) const;
   // Returns the value of a name in the scope of a literal; null if it has none.
-  const PythonObject* value_beside(size_t token, const std::string& name) const;
+  const PythonObject* value_in_scope(size_t token,
+                                     const std::string& name) const;
   // The same, but also searches the enclosing scopes.
-  const PythonObject* meaning_beside(size_t token, const std::string& name);
+  const PythonObject* value_in_scopes(size_t token, const std::string& name);
 
  private:
   struct Scope {
@@ -122,7 +123,7 @@ class PythonProgram {
     Span decorator_where;
   };
   // A call that receives an object.
-  struct Given {
+  struct PassedArgument {
     std::string callee;
     PythonObject* object = nullptr;
     Span where;
@@ -130,7 +131,7 @@ class PythonProgram {
     bool is_by_name = false;  // the call is to another function: `map(f, [R])`
   };
   // A function call that a value is, or is made of.
-  struct Used {
+  struct UsedCall {
     std::string callee;
     const PythonObject* value = nullptr;  // if it is the unchanged result
     Span where;
@@ -156,15 +157,15 @@ class PythonProgram {
   void assign_in_place(const PythonStatement& statement, size_t op,
                        Scope& scope, const Doubt* doubt);
   bool run_method(const PythonStatement& statement, Scope& scope);
-  void give_back(const PythonStatement& statement, Scope& scope,
-                 const Doubt* doubt);
+  void run_return(const PythonStatement& statement, Scope& scope,
+                  const Doubt* doubt);
   bool is_forced(const PythonStatement& statement) const;
 
   // Values.
   PythonObject* evaluate(size_t begin, size_t end, Scope& scope);
   PythonObject* converted(const PythonValue& value, Scope& scope);
   PythonObject* copied(PythonObject* object, int depth);
-  void settle_callee(PythonObject& call, Scope& scope);
+  void resolve_callee(PythonObject& call, Scope& scope);
   // Returns the entries that `tables["llama"]` may refer to. key_at() returns
   // the key in a bracket, or "" if it is not a literal.
   std::vector<PythonObject*> entries_at(size_t at, size_t end) const;
@@ -192,21 +193,22 @@ class PythonProgram {
   bool changes(size_t first, size_t after, size_t end,
                const PythonObject* object) const;
   bool changes_attribute(size_t after, size_t end) const;
-  void spoil(PythonObject* object, const PythonProblem& problem);
+  void invalidate(PythonObject* object, const PythonProblem& problem);
   // Marks that the name of an object may refer to another one wherever it is
   // read.
   void rebind(PythonObject* object, const PythonProblem& problem);
-  void spoil_named(size_t begin, size_t end, Scope& scope,
-                   const PythonProblem& problem);
+  void invalidate_named(size_t begin, size_t end, Scope& scope,
+                        const PythonProblem& problem);
   // Marks every object with this attribute except `besides`, the new value.
-  void spoil_attribute(const std::string& name, const PythonProblem& problem,
-                       const PythonObject* besides);
+  void invalidate_attribute(const std::string& name,
+                            const PythonProblem& problem,
+                            const PythonObject* besides);
   PythonProblem problem_of(const std::string& name, Span where,
                            const Doubt* doubt) const;
-  void settle_calls();
-  void note_calls(size_t begin, size_t end, const PythonObject* value,
-                  bool is_rules);
-  void settle_results();
+  void invalidate_changed_arguments();
+  void record_calls(size_t begin, size_t end, const PythonObject* value,
+                    bool is_rules);
+  void invalidate_changed_results();
   Span span_of(size_t begin, size_t end) const;
   std::string line_of(size_t token) const;
 
@@ -219,11 +221,11 @@ class PythonProgram {
   std::vector<std::unique_ptr<Scope>> scopes_;
   std::vector<Function> functions_;
   std::multimap<std::string, Scope*> run_functions_;  // by last name part
-  std::vector<Given> given_;
+  std::vector<PassedArgument> passed_;
   // Calls, and the objects that the callees' names refer to.
   std::vector<std::pair<PythonObject*, PythonObject*>> called_;
   bool uses_result_ = true;  // whether results of the current calls are used
-  std::vector<Used> used_;
+  std::vector<UsedCall> used_;
   std::vector<const PythonStatement*> decorators_;
   // Entries stored by `tables["llama"] = VALUE`, keyed by the first word.
   struct Entry {

@@ -31,7 +31,8 @@ bool has_known_meaning(std::string_view callee) {
 
 // Returns the name that an object is an alias of, if it is the same on all
 // paths: `P = PartitionSpec`.
-std::optional<std::string> name_behind(const PythonObject& object, int depth) {
+std::optional<std::string> referenced_name(const PythonObject& object,
+                                           int depth) {
   if (!object.is_opaque) {
     if (object.kind != PythonKind::Name || object.change) return std::nullopt;
     return object.text;
@@ -42,7 +43,7 @@ std::optional<std::string> name_behind(const PythonObject& object, int depth) {
   std::optional<std::string> name;
   for (const PythonItem& item : object.items) {
     if (depth > kMaxCopyDepth) return std::nullopt;
-    auto other = name_behind(*item.value, depth + 1);
+    auto other = referenced_name(*item.value, depth + 1);
     if (!other || (name && last_word(*name) != last_word(*other))) {
       return std::nullopt;
     }
@@ -53,11 +54,11 @@ std::optional<std::string> name_behind(const PythonObject& object, int depth) {
 
 }  // namespace
 
-bool says_rules(std::string_view name) {
+bool is_rules_name(std::string_view name) {
   return lower_case(name).find("rule") != std::string::npos;
 }
 
-bool is_python_maker(std::string_view callee) {
+bool is_python_converter(std::string_view callee) {
   static constexpr std::string_view kMakers =
       "sorted reversed map filter zip set dict frozenset enumerate";
   return has_word(kMakers, callee);
@@ -187,13 +188,13 @@ PythonObject* PythonProgram::copied(PythonObject* object, int depth) {
 
 // Checks whether a callee was redefined in this file, so that its usual meaning
 // may not apply: `P = jax.sharding.PartitionSpec`, `def P(..)`.
-void PythonProgram::settle_callee(PythonObject& call, Scope& scope) {
+void PythonProgram::resolve_callee(PythonObject& call, Scope& scope) {
   if (!has_known_meaning(call.text)) return;
   Scope* owner = nullptr;
   PythonObject* callee = find(scope, call.text, &owner);
   if (callee == nullptr) return;
   called_.emplace_back(&call, callee);
-  if (const auto name = name_behind(*callee, 0)) {
+  if (const auto name = referenced_name(*callee, 0)) {
     // Readers compare functions by their original names.
     if (is_class_name(*name) || !callee->is_import()) call.text = *name;
     return;
@@ -250,7 +251,7 @@ PythonObject* PythonProgram::converted(const PythonValue& value, Scope& scope) {
     literal_objects_.emplace(value.where.begin, object);
   }
   if (value.kind != PythonKind::Call) return object;
-  settle_callee(*object, scope);
+  resolve_callee(*object, scope);
   // A copy: tuple(RULES), RULES.copy().
   const bool is_kind = value.text == "tuple" || value.text == "list";
   PythonObject* from = nullptr;
@@ -382,15 +383,15 @@ const PythonObject* PythonProgram::literal(size_t token) {
                : nullptr;
 }
 
-const PythonObject* PythonProgram::meaning_beside(size_t token,
-                                                  const std::string& name) {
+const PythonObject* PythonProgram::value_in_scopes(size_t token,
+                                                   const std::string& name) {
   const auto scope = literal_scopes_.find(tokens_[token].where.begin);
   return find(
       scope == literal_scopes_.end() ? *scopes_.front() : *scope->second, name);
 }
 
-const PythonObject* PythonProgram::value_beside(size_t token,
-                                                const std::string& name) const {
+const PythonObject* PythonProgram::value_in_scope(
+    size_t token, const std::string& name) const {
   const auto scope = literal_scopes_.find(tokens_[token].where.begin);
   if (scope == literal_scopes_.end()) return nullptr;
   const auto found = scope->second->names.find(name);
@@ -418,7 +419,7 @@ void add_literals(const PythonObject& object, const std::set<size_t>& known,
     }
     const bool is_call = at->kind == PythonKind::Call && !at->is_opaque;
     const bool is_made =
-        is_call ? is_python_maker(at->text) ||
+        is_call ? is_python_converter(at->text) ||
                       (!is_python_reader(at->text) && !is_class_name(at->text))
                 : !at->is_opaque || at->is_derived;
     if (!is_made) continue;
@@ -438,13 +439,13 @@ std::vector<PythonBinding> PythonProgram::bindings() const {
     // The result of a call with a table, or an object made from a table item by
     // item, counts as another table only if its name says so.
     const bool is_result = value == scope.result;
-    const bool is_own = is_result || says_rules(name) ||
+    const bool is_own = is_result || is_rules_name(name) ||
                         scope.tables.contains(name.substr(name.rfind('.') + 1));
     const bool is_made = value->is_opaque || value->kind == PythonKind::Call;
     if (is_made && !is_own) return;
     if (listed.contains(value)) return;
     add_literals(*value, literals_, budget, binding.literals);
-    if (is_made && is_result && !says_rules(name)) {
+    if (is_made && is_result && !is_rules_name(name)) {
       std::erase_if(binding.literals, [&](size_t literal) {
         const auto home = literal_scopes_.find(literal);
         return home == literal_scopes_.end() || home->second != &scope;
@@ -591,7 +592,7 @@ std::optional<PythonProblem> python_dict_change(
                            tokens[entry.begin].kind == PythonTokenKind::Name &&
                            tokens[entry.begin + 1].is("(");
       const PythonObject* meant =
-          is_call ? program.meaning_beside(literal, name) : nullptr;
+          is_call ? program.value_in_scopes(literal, name) : nullptr;
       if (meant == nullptr || is_class_or_none(*meant, name, 0)) continue;
       return PythonProblem{
           meant->where,
@@ -599,7 +600,7 @@ std::optional<PythonProblem> python_dict_change(
           {},
           ""};
     }
-    const PythonObject* now = program.value_beside(literal, dict->name);
+    const PythonObject* now = program.value_in_scope(literal, dict->name);
     // Another of these dictionaries may have the name.
     const bool is_plan =
         now == nullptr || places.contains(now->where.begin) ||

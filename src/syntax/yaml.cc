@@ -59,7 +59,7 @@ bool is_bool_word(std::string_view text) {
 }
 
 // Removes leading characters in `set`. Returns their number.
-size_t take(std::string_view& text, std::string_view set) {
+size_t skip_any(std::string_view& text, std::string_view set) {
   const size_t count = std::min(text.find_first_not_of(set), text.size());
   text.remove_prefix(count);
   return count;
@@ -70,16 +70,16 @@ constexpr std::string_view kDigits = "0123456789";
 bool is_integer(std::string_view text) {
   if (text.substr(0, 2) == "0x") {
     text.remove_prefix(2);
-    return take(text, "0123456789abcdefABCDEF") > 0 && text.empty();
+    return skip_any(text, "0123456789abcdefABCDEF") > 0 && text.empty();
   }
   if (text.substr(0, 2) == "0o") {
     text.remove_prefix(2);
-    return take(text, "01234567") > 0 && text.empty();
+    return skip_any(text, "01234567") > 0 && text.empty();
   }
   if (!text.empty() && (text[0] == '-' || text[0] == '+')) {
     text.remove_prefix(1);
   }
-  return take(text, kDigits) > 0 && text.empty();
+  return skip_any(text, kDigits) > 0 && text.empty();
 }
 
 bool is_real(std::string_view text) {
@@ -88,10 +88,10 @@ bool is_real(std::string_view text) {
   const bool is_signed = !text.empty() && (text[0] == '-' || text[0] == '+');
   if (is_signed) text.remove_prefix(1);
   if (one_of(text, std::span(kWords).first(is_signed ? 3 : 6))) return true;
-  size_t digits = take(text, kDigits);
+  size_t digits = skip_any(text, kDigits);
   if (!text.empty() && text[0] == '.') {
     text.remove_prefix(1);
-    digits += take(text, kDigits);
+    digits += skip_any(text, kDigits);
   }
   if (digits == 0) return false;
   if (!text.empty() && (text[0] == 'e' || text[0] == 'E')) {
@@ -99,7 +99,7 @@ bool is_real(std::string_view text) {
     if (!text.empty() && (text[0] == '-' || text[0] == '+')) {
       text.remove_prefix(1);
     }
-    if (take(text, kDigits) == 0) return false;
+    if (skip_any(text, kDigits) == 0) return false;
   }
   return text.empty();
 }
@@ -135,7 +135,7 @@ class Places {
     return std::min<uint64_t>(base_ + static_cast<uint64_t>(mark.pos),
                               text_.size());
   }
-  void let_go(uint64_t offset) const { source_.let_go(offset); }
+  void release_before(uint64_t offset) const { source_.release_before(offset); }
   // Returns the position after `&anchor` and `!tag`.
   uint64_t value(const YAML::Mark& mark) const {
     uint64_t at = offset(mark);
@@ -284,9 +284,9 @@ class Handler : public YAML::EventHandler {
                   YAML::EmitterStyle::value style) override {
     // The parser has its own copy of the text.
     constexpr uint64_t kWindow = uint64_t{1} << 18U;
-    if (const uint64_t at = places_.offset(mark); at >= let_go_ + kWindow) {
-      let_go_ = at;
-      places_.let_go(at);
+    if (const uint64_t at = places_.offset(mark); at >= released_ + kWindow) {
+      released_ = at;
+      places_.release_before(at);
     }
     begin(NodeKind::Map, mark, tag, anchor, style == YAML::EmitterStyle::Flow);
   }
@@ -407,7 +407,7 @@ class Handler : public YAML::EventHandler {
   }
 
   const Places& places_;
-  uint64_t let_go_ = 0;  // text before it has been released
+  uint64_t released_ = 0;  // text before it has been released
   DocumentBuilder& builder_;
   Includes includes_;
   int documents_ = 0;

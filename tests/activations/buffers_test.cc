@@ -106,7 +106,7 @@ TEST_CASE("buffers: what frameworks hold by their own sizes") {
   in.planned = 100;
   in.all_gathered = 3'000'000'000;
   in.trained = 1'500'000'000;
-  using K = Keeping;
+  using K = SavingMode;
   in.style = ZeroStyle::Fsdp2;
   in.zero = 3;
   CHECK(gradient_buckets(in, K::Fused) == 300);
@@ -154,26 +154,26 @@ TEST_CASE("buffers: optimizers hold for a moment what PyTorch's do") {
       ++input.parameters;
     }
     const Int128 found = recorded.at("temporaries").get<int64_t>();
-    CHECK(optimizer_temporaries(input, Keeping::Least) == 0);
-    CHECK(found <= optimizer_temporaries(input, Keeping::Eager));
-    const auto held = [&](Keeping answer) {
+    CHECK(optimizer_temporaries(input, SavingMode::Least) == 0);
+    CHECK(found <= optimizer_temporaries(input, SavingMode::Eager));
+    const auto held = [&](SavingMode figure) {
       return update_temporaries(
           std::span(&input, 1), torch,
           way == "single" ? Update::Loop : find_update(way), input.state,
-          input.numbers, unit, answer);
+          input.numbers, unit, figure);
     };
-    CHECK(found <= held(Keeping::Eager));
+    CHECK(found <= held(SavingMode::Eager));
     // Norms of clipped gradients are a number each.
     const bool clipped = recorded.at("clipped");
     if (way == "transformers") {
-      CHECK(found > held(Keeping::Fused));
+      CHECK(found > held(SavingMode::Fused));
     } else if (way == "fused") {
-      CHECK(held(Keeping::Fused) == 0);
+      CHECK(held(SavingMode::Fused) == 0);
     } else if (recorded.at("decay") == 0 || !name.starts_with("sgd")) {
-      CHECK((clipped || held(Keeping::Fused) <= found));
+      CHECK((clipped || held(SavingMode::Fused) <= found));
       // One that loops may hold what it made for the last parameter.
       if (way == "foreach" || input.optimizer == Optimizer::Muon) {
-        CHECK(found <= held(Keeping::Fused) + held(Keeping::Fused) / 50);
+        CHECK(found <= held(SavingMode::Fused) + held(SavingMode::Fused) / 50);
       }
     }
     ++count;
@@ -185,8 +185,8 @@ TEST_CASE("buffers: gradients of a table wait for one another") {
   const ValueId table(1);
   const ValueId head(2);
   const auto at = [](std::vector<OutsideWeight> weights, size_t step,
-                     Int128 let_go) {
-    const OutsideGradients found = outside_gradients(weights, step, let_go);
+                     Int128 freed) {
+    const OutsideGradients found = outside_gradients(weights, step, freed);
     return std::pair(static_cast<int64_t>(found.done),
                      static_cast<int64_t>(found.moving));
   };
@@ -214,24 +214,24 @@ TEST_CASE("buffers: optimizers of groups update one after the other") {
   groups[1].largest = 2500;
   const FrameworkDef& any = *find_framework("any");
   const FrameworkDef& torch = *find_framework("torch");
-  const auto held = [&](const FrameworkDef& framework, Keeping answer) {
-    return update_temporaries(groups, framework, {}, 80'000, 10'000, 4, answer);
+  const auto held = [&](const FrameworkDef& framework, SavingMode figure) {
+    return update_temporaries(groups, framework, {}, 80'000, 10'000, 4, figure);
   };
-  const Int128 muon = optimizer_temporaries(groups[0], Keeping::Fused);
+  const Int128 muon = optimizer_temporaries(groups[0], SavingMode::Fused);
   CHECK(muon > 0);
-  CHECK(held(any, Keeping::Least) == 0);
-  CHECK(held(any, Keeping::Fused) == muon);
+  CHECK(held(any, SavingMode::Least) == 0);
+  CHECK(held(any, SavingMode::Fused) == muon);
   // A tree of all numbers; by the estimate of PyTorch of a group's.
-  CHECK(held(any, Keeping::Eager) >= 40'000);
-  CHECK(held(torch, Keeping::Fused) >= muon);
-  CHECK(held(torch, Keeping::Fused) <= held(any, Keeping::Eager));
+  CHECK(held(any, SavingMode::Eager) >= 40'000);
+  CHECK(held(torch, SavingMode::Fused) >= muon);
+  CHECK(held(torch, SavingMode::Fused) <= held(any, SavingMode::Eager));
   // PyTorch's AdamW: roots of a list's second moments, of none, or of one
   // parameter and what these are divided into.
   const auto adamw = [&](Update update, int64_t moment_bytes) {
     OptimizerInput one = groups[1];
     one.moment_bytes = moment_bytes;
     return update_temporaries(std::span(&one, 1), torch, update, 80'000, 10'000,
-                              4, Keeping::Fused);
+                              4, SavingMode::Fused);
   };
   CHECK(adamw(Update::Foreach, 4) == 40'000);
   CHECK(adamw(Update::Foreach, 2) == 20'000);
@@ -242,14 +242,15 @@ TEST_CASE("buffers: optimizers of groups update one after the other") {
   OptimizerInput alone = groups[0];
   alone.state = 80'000;
   alone.numbers = 10'000;
-  for (const auto answer : {Keeping::Least, Keeping::Fused, Keeping::Eager}) {
-    CHECK(held(any, answer) == optimizer_temporaries(alone, answer));
+  for (const auto figure :
+       {SavingMode::Least, SavingMode::Fused, SavingMode::Eager}) {
+    CHECK(held(any, figure) == optimizer_temporaries(alone, figure));
   }
 }
 
 TEST_CASE(
     "buffers: a stage holds what it receives and lets go of what it sent") {
-  using K = Keeping;
+  using K = SavingMode;
   PipelineInput middle;
   middle.stream = 10;
   middle.microbatches = 8;
@@ -268,7 +269,7 @@ TEST_CASE(
   CHECK(pipeline_buffers(last, K::Least) == 10);
   CHECK(pipeline_buffers(last, K::Eager) == 80 + 10);
   PipelineInput by_shapes = middle;
-  by_shapes.keeps_input = false;
+  by_shapes.saves_input = false;
   by_shapes.counts_output = false;
   CHECK(pipeline_buffers(by_shapes, K::Least) == 0);
 }

@@ -11,8 +11,8 @@
 
 #include <doctest/doctest.h>
 
-#include "activations/kept.h"
 #include "activations/options.h"
+#include "activations/saved_values.h"
 #include "base/allocation.h"
 #include "model/architectures.h"
 #include "resolve/resolve.h"
@@ -50,7 +50,7 @@ PerInstruction<Int128> forward_liveness(const Program& program,
                                         const SegmentOptions& options) {
   const ProgramView view = view_of(program, options);
   // What no norm and no softmax holds in float32 on its way.
-  const auto k = static_cast<size_t>(Keeping::Fused);
+  const auto k = static_cast<size_t>(SavingMode::Fused);
   PerRegister<bool> outputs(view.registers.size());
   for (const RegisterId output : program.outputs) {
     outputs[view.reg(output).root] = true;

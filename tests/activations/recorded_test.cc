@@ -45,8 +45,8 @@ ForwardPass pass_of(const Json& inputs) {
 }
 
 struct Kept {
-  std::array<int64_t, kKeepings> saved{};  // of all segments
-  std::array<int64_t, kKeepings> peak{};   // activations and logits
+  std::array<int64_t, kSavingModes> saved{};  // of all segments
+  std::array<int64_t, kSavingModes> peak{};   // activations and logits
   std::string problem;
 };
 
@@ -80,11 +80,11 @@ Kept kept_of(const Manifest& manifest, const Json& config,
       forward_graphs(manifest, *std::move(model), pass, std::move(frozen));
   const auto program = partition_layers(
       forward, {manifest, *plan, &*rules->rules, {}},
-      [](const Program&, const LayerCycle&) { return true; }, AlikeLayers::Each,
+      [](const Program&, const LayerCycle&) { return true; }, EqualLayers::Each,
       diags);
   REQUIRE_MESSAGE(program, testing::messages(diags));
   const auto segments = segments_of(program->program, options, remat);
-  for (size_t k = 0; k < kKeepings; ++k) {
+  for (size_t k = 0; k < kSavingModes; ++k) {
     Int128 saved = 0;
     Int128 peak = 0;
     for (const Segment& segment : segments) {

@@ -42,7 +42,7 @@ TEST_CASE("policies of names are read, or refused") {
     copied = first;
   }
   CHECK(remat_text(copied) == "custom:out_proj=device");
-  CHECK(copied.policy->kept == std::vector<std::string_view>{"attn.output"});
+  CHECK(copied.policy->saved == std::vector<std::string_view>{"attn.output"});
   CHECK(refused("save_only_these_names:query_prj") ==
         "SP010 `--remat` has no layer value `query_prj`");
   CHECK(refused("save_and_offload_only_these_names:query_proj") ==
@@ -75,7 +75,7 @@ TEST_CASE(
   for (const Json& config : {kLlama, kGpt2}) {
     const auto one = trained(config, "fsdp=2,tp=2", {4, 16, {}, {}});
     const auto two = trained(config, "fsdp=2,tp=2", {8, 16, {}, {}});
-    for (size_t k = 0; k < kKeepings; ++k) {
+    for (size_t k = 0; k < kSavingModes; ++k) {
       int64_t before = INT64_MAX;
       for (const char* name :
            {"none", "minimal_with_context", "dots", "full"}) {
@@ -133,7 +133,7 @@ Int128 saved_in_layers(const Trained& all, const SegmentOptions& options,
 
 TEST_CASE("modules of Megatron-LM that are computed again keep nothing") {
   const auto all =
-      trained(kDeepseek, "fsdp=1", {4, 16, {}, {}}, AlikeLayers::Each);
+      trained(kDeepseek, "fsdp=1", {4, 16, {}, {}}, EqualLayers::Each);
   const SegmentOptions options;
   const int64_t layers = 4;
   const int64_t sparse = 3;

@@ -159,7 +159,7 @@ std::optional<StepLayers> by_forward_pass(const Placed& of, const Json& config,
       forward_graphs(of.manifest(), *std::move(model), pass, std::move(frozen));
   const auto program = partition_layers(
       forward, {of.manifest(), *of.plan, &rules, {}},
-      [](const Program&, const LayerCycle&) { return true; }, AlikeLayers::Once,
+      [](const Program&, const LayerCycle&) { return true; }, EqualLayers::Once,
       diags);
   if (!program) return std::nullopt;
   return step_layers(forward, *program, step);
@@ -189,8 +189,8 @@ const Json kMistral = {{"architectures", {"MistralForCausalLM"}},
                        {"num_key_value_heads", 2},
                        {"torch_dtype", "bfloat16"}};
 
-Int128 saved(const StepLayers& layers, size_t segment, Keeping keeping) {
-  return layers.plain.at(segment).memory.at(static_cast<size_t>(keeping)).saved;
+Int128 saved(const StepLayers& layers, size_t segment, SavingMode mode) {
+  return layers.plain.at(segment).memory.at(static_cast<size_t>(mode)).saved;
 }
 
 }  // namespace
@@ -323,10 +323,10 @@ TEST_CASE("shapes: brackets hold what PyTorch keeps") {
     const ShapedLayers model =
         layers_by_shapes(of->manifest(), *of->plan, workload, step);
     REQUIRE(model.unknown == "");
-    std::array<int64_t, kKeepings> saved{};
-    std::array<int64_t, kKeepings> peak{};
-    for (size_t k = 0; k < kKeepings; ++k) {
-      for (const Segment& segment : model.layers.repeated) {
+    std::array<int64_t, kSavingModes> saved{};
+    std::array<int64_t, kSavingModes> peak{};
+    for (size_t k = 0; k < kSavingModes; ++k) {
+      for (const Segment& segment : model.layers.recomputed) {
         const SegmentMemory& memory = segment.memory.at(k);
         const auto alive =
             static_cast<int64_t>(std::max(memory.backward, memory.forward));
@@ -357,9 +357,9 @@ TEST_CASE(
   const int64_t tokens = kSequences * 16;
   REQUIRE(model.layers.plain.size() == 5);
   CHECK(model.layers.plain[1].label == "layers.0");
-  CHECK(saved(model.layers, 1, Keeping::Fused) ==
+  CHECK(saved(model.layers, 1, SavingMode::Fused) ==
         2 * tokens * (4 * 64 + (64 + 2 * 16) + 64 + 3 * 160) + tokens * 2 * 4);
-  CHECK(saved(model.layers, 1, Keeping::Least) ==
+  CHECK(saved(model.layers, 1, SavingMode::Least) ==
         2 * tokens * (64 + (64 + 2 * 16) + 64 + 2 * 160));
   CHECK(model.layers.layers == 3);
   CHECK(model.left_out.empty());
@@ -368,7 +368,7 @@ TEST_CASE(
 TEST_CASE("shapes: tensor parallelism cuts what its weights cut") {
   const int64_t tokens = kSequences * 16;
   const ShapedLayers model = shaped_config(kMistral, "tp=2");
-  CHECK(saved(model.layers, 1, Keeping::Least) ==
+  CHECK(saved(model.layers, 1, SavingMode::Least) ==
         2 * tokens * (64 + (64 + 2 * 16 + 64 + 2 * 160) / 2));
 }
 
@@ -385,15 +385,15 @@ TEST_CASE("shapes: the least of a part is what trained matrices read") {
                      name.find("layers.0.input") == name.npos);
   }
   const ShapedLayers model = shaped(*of, kMistral, step, 16, frozen);
-  CHECK(saved(model.layers, 1, Keeping::Least) == 0);
+  CHECK(saved(model.layers, 1, SavingMode::Least) == 0);
   // The narrower side of v_proj, and of the MLP's.
-  CHECK(saved(model.layers, 2, Keeping::Least) == 2 * tokens * 16);
-  CHECK(saved(model.layers, 3, Keeping::Least) == 2 * tokens * 64);
+  CHECK(saved(model.layers, 2, SavingMode::Least) == 2 * tokens * 16);
+  CHECK(saved(model.layers, 3, SavingMode::Least) == 2 * tokens * 64);
   Diagnostics diags;
   step.remat = *read_remat("full", diags);
   const ShapedLayers again = shaped(*of, kMistral, step, 16, frozen);
   const auto least = [&](size_t segment) {
-    return again.layers.repeated.at(segment).memory.front().saved;
+    return again.layers.recomputed.at(segment).memory.front().saved;
   };
   CHECK(least(1) == 0);
   CHECK(least(2) == 2 * tokens * 64);
@@ -404,7 +404,7 @@ TEST_CASE("shapes: a layer that is computed again keeps its input") {
   Diagnostics diags;
   step.remat = *read_remat("full", diags);
   const ShapedLayers model = shaped_config(kMistral, "fsdp=2", step);
-  for (const SegmentMemory& memory : model.layers.repeated.at(1).memory) {
+  for (const SegmentMemory& memory : model.layers.recomputed.at(1).memory) {
     CHECK(memory.saved == Int128{2} * kSequences * 16 * 64);
   }
 }

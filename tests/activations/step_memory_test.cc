@@ -32,12 +32,12 @@ using testing::Trained;
 using testing::trained;
 
 Int128 saved_by_layer(const Trained& all, const SegmentOptions& options,
-                      const Remat& remat, Keeping keeping) {
+                      const Remat& remat, SavingMode mode) {
   const auto segments = segments_of(all.program->program, options, remat);
   for (size_t i = 0; i + 1 < segments.size(); ++i) {
     // The second: what the first reads is made before layers.
     if (segments[i].is_layer && i > 1) {
-      return segments[i].memory.at(static_cast<size_t>(keeping)).saved;
+      return segments[i].memory.at(static_cast<size_t>(mode)).saved;
     }
   }
   return -1;
@@ -48,7 +48,7 @@ Int128 saved_by_layer(const Trained& all, const SegmentOptions& options,
 TEST_CASE("a layer of GPT-2 keeps 32 bytes per hidden number and its rows") {
   const auto all = trained(kGpt2, "fsdp=1", {4, 16, {}, {}});
   const int64_t rows = kTokens * (4 /*heads*/ + 2 * 2 /*norms*/) * 4;
-  CHECK(saved_by_layer(*all, {}, {}, Keeping::Fused) ==
+  CHECK(saved_by_layer(*all, {}, {}, SavingMode::Fused) ==
         32 * 64 * kTokens + rows);
 }
 
@@ -59,14 +59,14 @@ TEST_CASE("a layer of Llama keeps what its kernels read") {
   const int64_t kv = 16;
   const int64_t rows = kTokens * (8 /*heads*/ + 2 /*norms*/) * 4;
   // Two norms, in and out; q, k, v; what attention gives; gate, up, product.
-  CHECK(saved_by_layer(*all, {}, {}, Keeping::Fused) ==
+  CHECK(saved_by_layer(*all, {}, {}, SavingMode::Fused) ==
         2 * kTokens * (4 * h + (h + 2 * kv) + h + 3 * f) + rows);
   // Norms and the product are computed again from the products.
-  CHECK(saved_by_layer(*all, {}, {}, Keeping::Least) ==
+  CHECK(saved_by_layer(*all, {}, {}, SavingMode::Least) ==
         2 * kTokens * (2 * h + (h + 2 * kv) + h + 2 * f) + rows);
-  CHECK(saved_by_layer(*all, {}, remat_policy("full"), Keeping::Fused) ==
+  CHECK(saved_by_layer(*all, {}, remat_policy("full"), SavingMode::Fused) ==
         2 * kTokens * h);
-  CHECK(saved_by_layer(*all, {}, remat_policy("block"), Keeping::Fused) ==
+  CHECK(saved_by_layer(*all, {}, remat_policy("block"), SavingMode::Fused) ==
         2 * kTokens * 2 * h + kTokens * 8 * 4);
 }
 
@@ -74,23 +74,23 @@ TEST_CASE("masks of dropout take a byte") {
   const auto all = trained(kGpt2, "fsdp=1", {4, 16, {}, {}});
   SegmentOptions masks;
   masks.dropout = {true, true, true, false, true};
-  CHECK(saved_by_layer(*all, masks, {}, Keeping::Fused) -
-            saved_by_layer(*all, {}, {}, Keeping::Fused) ==
+  CHECK(saved_by_layer(*all, masks, {}, SavingMode::Fused) -
+            saved_by_layer(*all, {}, {}, SavingMode::Fused) ==
         2 * 64 * kTokens);
-  CHECK(saved_by_layer(*all, masks, {}, Keeping::Least) ==
-        saved_by_layer(*all, {}, {}, Keeping::Least));
+  CHECK(saved_by_layer(*all, masks, {}, SavingMode::Least) ==
+        saved_by_layer(*all, {}, {}, SavingMode::Least));
 }
 
 TEST_CASE("scores of attention are held where they are asked for") {
   const auto all = trained(kLlama, "fsdp=1", {4, 16, {}, {}});
   SegmentOptions scores;
   scores.attention = AttentionKind::Scores;
-  const Int128 flash = saved_by_layer(*all, {}, {}, Keeping::Fused);
-  const Int128 held = saved_by_layer(*all, scores, {}, Keeping::Fused);
+  const Int128 flash = saved_by_layer(*all, {}, {}, SavingMode::Fused);
+  const Int128 held = saved_by_layer(*all, scores, {}, SavingMode::Fused);
   // Probabilities in place of one number per query.
   CHECK(held - flash == 2 * 4 * 8 * 16 * 16 - kTokens * 8 * 4);
   CHECK(saved_by_layer(*all, scores, remat_policy("selective"),
-                       Keeping::Fused) == flash);
+                       SavingMode::Fused) == flash);
 }
 
 // Korthikanti et al. (2022): 5 s b per score, of softmax, of the mask and of
@@ -101,8 +101,8 @@ TEST_CASE("scores that are dropped are held twice, with a mask") {
   scores.attention = AttentionKind::Scores;
   SegmentOptions masks = scores;
   masks.dropout = {true, true, true, false, true};
-  CHECK(saved_by_layer(*all, masks, {}, Keeping::Fused) -
-            saved_by_layer(*all, scores, {}, Keeping::Fused) ==
+  CHECK(saved_by_layer(*all, masks, {}, SavingMode::Fused) -
+            saved_by_layer(*all, scores, {}, SavingMode::Fused) ==
         2 * 64 * kTokens + 3 * 4 * 4 * 16 * 16);
 }
 
@@ -112,7 +112,7 @@ TEST_CASE("few layers stand for all") {
   StepOptions step;
   const auto few = trained(config, "fsdp=2,tp=2", {4, 16, {}, {}});
   const auto each =
-      trained(config, "fsdp=2,tp=2", {4, 16, {}, {}}, AlikeLayers::Each);
+      trained(config, "fsdp=2,tp=2", {4, 16, {}, {}}, EqualLayers::Each);
   REQUIRE(few->program->cycle);
   REQUIRE(!each->program->cycle);
   for (const char* name : {"none", "dots", "full"}) {
@@ -131,9 +131,9 @@ TEST_CASE("few layers stand for all, whatever is frozen") {
     CAPTURE(pattern);
     const ForwardPass pass = {4, 16, {}, {}};
     const auto few =
-        trained(config, "fsdp=2,tp=2", pass, AlikeLayers::Once, pattern);
+        trained(config, "fsdp=2,tp=2", pass, EqualLayers::Once, pattern);
     const auto each =
-        trained(config, "fsdp=2,tp=2", pass, AlikeLayers::Each, pattern);
+        trained(config, "fsdp=2,tp=2", pass, EqualLayers::Each, pattern);
     REQUIRE(few->program->cycle);
     REQUIRE(!each->program->cycle);
     for (const std::string name : {"none", "dots", "full"}) {
@@ -142,7 +142,7 @@ TEST_CASE("few layers stand for all, whatever is frozen") {
       step.remat = remat_policy(name.c_str());
       const MemoryBracket once = bracket_of(*few, step);
       const MemoryBracket whole = bracket_of(*each, step);
-      for (size_t k = 0; k < kKeepings; ++k) {
+      for (size_t k = 0; k < kSavingModes; ++k) {
         CHECK(once.total.at(k) == whole.total.at(k));
       }
     }
@@ -150,11 +150,11 @@ TEST_CASE("few layers stand for all, whatever is frozen") {
 }
 
 Int128 saved_in_all(const Trained& all, const SegmentOptions& options,
-                    const Remat& remat, size_t keeping) {
+                    const Remat& remat, size_t mode) {
   Int128 saved = 0;
   for (const Segment& segment :
        segments_of(all.program->program, options, remat)) {
-    saved += segment.memory.at(keeping).saved;
+    saved += segment.memory.at(mode).saved;
   }
   return saved;
 }
@@ -162,26 +162,26 @@ Int128 saved_in_all(const Trained& all, const SegmentOptions& options,
 TEST_CASE("a layer of frozen weights keeps no input of a product") {
   // All but the embedding: gradients flow through every layer.
   const auto all =
-      trained(kLlama, "fsdp=1", {4, 16, {}, {}}, AlikeLayers::Once, "embed");
+      trained(kLlama, "fsdp=1", {4, 16, {}, {}}, EqualLayers::Once, "embed");
   const int64_t h = 64;
   const int64_t f = 160;
   const int64_t kv = 16;
   const int64_t rows = kTokens * (8 /*heads*/ + 2 /*norms*/) * 4;
   // What two norms read; q, k, v and what attention gives; gate and up.
-  CHECK(saved_by_layer(*all, {}, {}, Keeping::Fused) ==
+  CHECK(saved_by_layer(*all, {}, {}, SavingMode::Fused) ==
         2 * kTokens * (2 * h + (h + 2 * kv) + h + 2 * f) + rows);
-  CHECK(saved_by_layer(*all, {}, remat_policy("full"), Keeping::Fused) ==
+  CHECK(saved_by_layer(*all, {}, remat_policy("full"), SavingMode::Fused) ==
         2 * kTokens * h);
 }
 
 TEST_CASE("below the first layer that is trained nothing is kept") {
-  const auto all = trained(kLlama, "fsdp=1", {4, 16, {}, {}}, AlikeLayers::Each,
+  const auto all = trained(kLlama, "fsdp=1", {4, 16, {}, {}}, EqualLayers::Each,
                            "layers[.]4[.]");
   for (const char* name : {"none", "dots", "block", "full", "selective:op"}) {
     CAPTURE(name);
     const auto segments =
         segments_of(all->program->program, {}, remat_policy(name));
-    for (size_t k = 0; k < kKeepings; ++k) {
+    for (size_t k = 0; k < kSavingModes; ++k) {
       for (const Segment& segment : segments) {
         CAPTURE(segment.label);
         const Int128 saved = segment.memory.at(k).saved;
@@ -210,20 +210,20 @@ TEST_CASE("the more is trained, the more is kept") {
     of_pattern.reserve(patterns.size());
     for (const std::string& pattern : patterns) {
       of_pattern.push_back(trained(config, "fsdp=1", {4, 16, {}, {}},
-                                   AlikeLayers::Each, pattern));
+                                   EqualLayers::Each, pattern));
     }
     const auto plain =
-        trained(config, "fsdp=1", {4, 16, {}, {}}, AlikeLayers::Each);
+        trained(config, "fsdp=1", {4, 16, {}, {}}, EqualLayers::Each);
     for (const char* name : {"none", "dots", "block", "full"}) {
       for (const AttentionKind kind :
            {AttentionKind::Flash, AttentionKind::Scores}) {
         CAPTURE(name);
         SegmentOptions options;
         options.attention = kind;
-        std::array<Int128, kKeepings> before{};
+        std::array<Int128, kSavingModes> before{};
         for (size_t i = 0; i < patterns.size(); ++i) {
           CAPTURE(patterns[i]);
-          for (size_t k = 0; k < kKeepings; ++k) {
+          for (size_t k = 0; k < kSavingModes; ++k) {
             const Int128 saved =
                 saved_in_all(*of_pattern[i], options, remat_policy(name), k);
             CHECK(saved >= before.at(k));
@@ -231,7 +231,7 @@ TEST_CASE("the more is trained, the more is kept") {
           }
         }
         // Of all that is trained as much as where nothing is said.
-        for (size_t k = 0; k < kKeepings; ++k) {
+        for (size_t k = 0; k < kSavingModes; ++k) {
           CHECK(saved_in_all(*plain, options, remat_policy(name), k) ==
                 before.at(k));
         }
@@ -252,7 +252,7 @@ TEST_CASE("rows sum to the totals, and the bounds are in order") {
         CAPTURE(each.name);
         step.remat.policy = &each;
         const MemoryBracket bracket = bracket_of(*all, step, how);
-        for (size_t k = 0; k < kKeepings; ++k) {
+        for (size_t k = 0; k < kSavingModes; ++k) {
           int64_t sum = 0;
           for (const BracketRow& row : bracket.rows) {
             CHECK(row.bytes[k] >= 0);
@@ -340,7 +340,7 @@ TEST_CASE("the fullest stage is what the bracket says") {
     step.microbatches = 4;
     const MemoryBracket bracket = bracket_of(*all, step, how);
     REQUIRE(bracket.stages.size() == 3);
-    for (size_t k = 0; k < kKeepings; ++k) {
+    for (size_t k = 0; k < kSavingModes; ++k) {
       int64_t most = 0;
       for (const StageBracket& stage : bracket.stages) {
         most = std::max(most, stage.total.at(k));
@@ -378,7 +378,7 @@ TEST_CASE("what is known of a framework narrows the bracket") {
       const auto row = std::find_if(
           bracket.rows.begin(), bracket.rows.end(),
           [&](const BracketRow& each) { return each.category == category; });
-      return row == bracket.rows.end() ? std::array<int64_t, kKeepings>{-1}
+      return row == bracket.rows.end() ? std::array<int64_t, kSavingModes>{-1}
                                        : row->bytes;
     };
     CHECK(bytes(any, "workspaces")[0] == -1);
@@ -419,12 +419,12 @@ TEST_CASE("products in 8 bits: inputs of a byte, and copies of weights") {
               1) /
              Fp8Recipe::kUnit;
     };
-    for (size_t k = 0; k < kKeepings; ++k) {
+    for (size_t k = 0; k < kSavingModes; ++k) {
       CHECK(row_of(plain, "fp8_weights", k) == -1);
       CHECK(row_of(known, "fp8_weights", k) >= copies(k));
       const int64_t before = row_of(plain, "activations", k);
       const int64_t after = row_of(known, "activations", k);
-      if (each.keeps_inputs) {
+      if (each.saves_inputs) {
         CHECK(after < before);
         CHECK(2 * after > before);  // a byte for each at least
         CHECK(row_of(known, "fp8_weights", k) == copies(k));
@@ -454,11 +454,11 @@ TEST_CASE("layers that are gathered hold buffers as their framework does") {
   const int64_t outside = 512 * 64 * 2;
   FrameworkDef without_arena = *step.framework;
   without_arena.copies_of_layer = {};
-  without_arena.slices_kept = {};
+  without_arena.slices_saved = {};
   without_arena.holes = {};
   StepOptions gathering = step;
   gathering.framework = &without_arena;
-  for (size_t k = 0; k < kKeepings; ++k) {
+  for (size_t k = 0; k < kSavingModes; ++k) {
     const int64_t gathered =
         static_cast<int64_t>(k) * layer + (k == 2 ? outside : 0);
     CHECK(row_of(bracket_of(*all, gathering, how), "buffers", k) == gathered);
@@ -478,7 +478,7 @@ TEST_CASE("layers that are gathered hold buffers as their framework does") {
   // What is frozen is gathered, and has no gradient.
   how.state.grad_dtype.reset();
   const auto adapted =
-      trained(kLlama, "fsdp=4", {4, 16, {}, {}}, AlikeLayers::Once, "q_proj");
+      trained(kLlama, "fsdp=4", {4, 16, {}, {}}, EqualLayers::Once, "q_proj");
   const MemoryBracket part = bracket_of(*adapted, step, how);
   CHECK(row_of(part, "buffers", 1) == layer);
   CHECK(row_of(part, "gradient_buckets", 2) < layer);
@@ -512,7 +512,7 @@ TEST_CASE("a stage's input is the stream of its first layer") {
   step.microbatches = 4;
   const MemoryBracket bracket = bracket_of(*all, step, how);
   CHECK(row_of(bracket, "pipeline_buffers", 2) > 0);
-  for (size_t k = 0; k < kKeepings; ++k) {
+  for (size_t k = 0; k < kSavingModes; ++k) {
     CHECK(row_of(bracket, "activations", k) >= 0);
   }
 }

@@ -195,8 +195,8 @@ struct Asking {
   std::vector<PossibleFix> candidates;
   std::vector<const Diagnostic*> findings;
 
-  std::vector<AskedChange> all() const {
-    std::vector<AskedChange> asked;
+  std::vector<RequestedChange> all() const {
+    std::vector<RequestedChange> asked;
     for (size_t i = 0; i < candidates.size(); ++i) {
       asked.push_back(
           {&candidates[i].change.rules.front(), findings[i], parameters[i]});
@@ -232,7 +232,7 @@ Asking asking(const Planned& planned, std::span<const Diagnostic* const> all,
 }
 
 TEST_CASE("what changes do together is what each does alone") {
-  int told = 0;
+  int effect_count = 0;
   int several = 0;  // of trials that told of more than one
   CHECK(holds("an effect of a joint trial is that of the slow way", [&] {
     const Advised before = draw_advised(true);
@@ -270,11 +270,11 @@ TEST_CASE("what changes do together is what each does alone") {
         ENSURE(slow->finding_bytes_per_device ==
                (*effects)[i]->finding_bytes_per_device);
       }
-      told += here;
+      effect_count += here;
       several += here > 1 ? 1 : 0;
     }
   }));
-  CHECK(told > 40);
+  CHECK(effect_count > 40);
   CHECK(several > 10);
 }
 

@@ -312,7 +312,7 @@ TEST_CASE("misspelt words of a pattern are replaced by the nearest ones") {
                                           "layers.*.self_attn.q_proj.weight",
                                           "layers.*.mlp.w1.weight", "lm_head"};
   const auto of = [&](std::string_view text) {
-    return respelled(text, names).value_or("none");
+    return spelling_corrected(text, names).value_or("none");
   };
   CHECK(of("embed_token\\.weight") == "embed_tokens\\.weight");
   CHECK(of("layers\\.\\d+\\.self_atn\\.(q|k|v)_prj") ==

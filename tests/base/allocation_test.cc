@@ -43,7 +43,7 @@ TEST_CASE("allocation: claims count, with and without an operator new") {
   const int64_t before = allocated_bytes();
   claim_memory(3 * kMiB);
   CHECK(allocated_bytes() - before == 3 * kMiB);
-  return_memory(3 * kMiB);
+  release_memory(3 * kMiB);
   CHECK(allocated_bytes() == before);
 }
 
@@ -51,13 +51,13 @@ TEST_CASE("allocation: beyond the limit nothing is given, and below it is") {
   AllocationLimit limit;
   limit.set(kMiB);
   CHECK_THROWS_AS(claim_memory(kMiB + 1), std::bad_alloc);
-  CHECK(last_refusal().asked == kMiB + 1);
+  CHECK(last_refusal().requested == kMiB + 1);
   CHECK(last_refusal().limit == kMiB);
   claim_memory(kMiB / 2);
   CHECK(memory_left() <= kMiB / 2);
   CHECK_THROWS_AS(claim_memory(kMiB), std::bad_alloc);
   CHECK(last_refusal().held >= kMiB / 2);
-  return_memory(kMiB / 2);
+  release_memory(kMiB / 2);
   if (kCountsAllocations) {
     CHECK_THROWS_AS(std::vector<char>(2 * kMiB), std::bad_alloc);
     CHECK_THROWS_AS(std::string(size_t{1} << 40U, 'x'), std::bad_alloc);
@@ -65,7 +65,7 @@ TEST_CASE("allocation: beyond the limit nothing is given, and below it is") {
   }
   limit.make_room();
   claim_memory(kMiB + 1);
-  return_memory(kMiB + 1);
+  release_memory(kMiB + 1);
 }
 
 TEST_CASE("allocation: a limit ends with what set it") {
@@ -75,7 +75,7 @@ TEST_CASE("allocation: a limit ends with what set it") {
     CHECK_THROWS_AS(claim_memory(kMiB), std::bad_alloc);
   }
   claim_memory(kMiB);
-  return_memory(kMiB);
+  release_memory(kMiB);
   CHECK(memory_left() > int64_t{1} << 60U);
 }
 
@@ -91,7 +91,7 @@ TEST_CASE("allocation: all threads have one limit") {
     } catch (const std::bad_alloc&) {
       refused = true;
     }
-    settle_allocations();
+    flush_thread_allocations();
   });
   other.join();
   CHECK(refused);
@@ -117,11 +117,11 @@ TEST_CASE("allocation: the n-th can be made to fail") {
 }
 
 TEST_CASE("allocation: what is being done is kept, as far as there is room") {
-  note_work("reading", "a.json");
+  set_current_work("reading", "a.json");
   CHECK(current_work() == "reading `a.json`");
-  note_work(std::string(1000, 'x'));
+  set_current_work(std::string(1000, 'x'));
   CHECK(current_work() == std::string(255, 'x'));
-  note_work("");
+  set_current_work("");
   CHECK(current_work().empty());
 }
 

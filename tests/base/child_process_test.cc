@@ -250,7 +250,7 @@ TEST_CASE("a program that waits for what does not come is ended") {
   const auto child = started({"cat", folder / "pipe"});
   CHECK(child->read_all(100).empty());
   CHECK(child->wait() == 128 + SIGKILL);
-  CHECK(waits_in_vain(child->errors(1000)));
+  CHECK(is_stalled(child->errors(1000)));
 }
 
 TEST_CASE("a program that works in silence is waited for") {
@@ -259,7 +259,7 @@ TEST_CASE("a program that works in silence is waited for") {
       "echo done");
   CHECK(child->read_line(100) == "done");
   CHECK(child->wait() == 0);
-  CHECK_FALSE(waits_in_vain(child->errors(1000)));
+  CHECK_FALSE(is_stalled(child->errors(1000)));
 }
 
 TEST_CASE("a program that leaves its pipes to another one has ended") {

@@ -36,7 +36,7 @@ constexpr std::array<int, 16> kEnding = {
     SIGALRM, SIGUSR1, SIGUSR2, SIGBUS, SIGXCPU, SIGTRAP, SIGVTALRM, SIGPROF};
 
 // As a program starts: a test runner has handlers of its own.
-void forget_handlers() {
+void reset_handlers() {
   for (const int signal : kEnding) std::signal(signal, SIG_DFL);
 }
 
@@ -47,7 +47,7 @@ TEST_CASE("whichever signal ends a run, no temporary file is left") {
     CAPTURE(signal);
     const Folder folder;
     const int status = in_child(STDOUT_FILENO, [&] {
-      forget_handlers();
+      reset_handlers();
       const auto host = make_real_host();
       std::string why;
       const auto first = host->create_file(folder / "first", why);
@@ -66,14 +66,14 @@ TEST_CASE("whichever signal ends a run, no temporary file is left") {
 TEST_CASE("a file that is not noted is left") {
   const Folder folder;
   const int status = in_child(STDOUT_FILENO, [&] {
-    forget_handlers();
+    reset_handlers();
     folder.put("noted", "");
     folder.put("forgotten", "");
     const std::string noted = folder / "noted";
-    const std::string forgotten = folder / "forgotten";
-    note_unfinished(noted.c_str());
-    note_unfinished(forgotten.c_str());
-    forget_unfinished(forgotten.c_str());
+    const std::string unregistered = folder / "forgotten";
+    register_unfinished(noted.c_str());
+    register_unfinished(unregistered.c_str());
+    unregister_unfinished(unregistered.c_str());
     ::raise(SIGQUIT);
     return 2;
   });
@@ -106,7 +106,7 @@ int deeper(int depth) {
 TEST_CASE("a stack that overflows leaves no temporary file") {
   const Folder folder;
   const int status = in_child(STDOUT_FILENO, [&] {
-    forget_handlers();
+    reset_handlers();
     const auto host = make_real_host();
     std::string why;
     const auto file = host->create_file(folder / "f", why);
@@ -161,12 +161,12 @@ TEST_CASE("mapped pages that are gone read as zeros where they were noted") {
       const int file = ::open((folder / "f").c_str(), O_RDONLY);
       void* data = ::mmap(nullptr, 100'000, PROT_READ, MAP_PRIVATE, file, 0);
       std::atomic<bool> shortened{false};
-      if (noted && !note_mapping(data, 100'000, &shortened)) return 1;
+      if (noted && !register_mapping(data, 100'000, &shortened)) return 1;
       if (::truncate((folder / "f").c_str(), 10) != 0) return 2;
       const volatile char* text = static_cast<const char*>(data);
       if (text[0] != 'x' || text[99'999] != 0 || text[50'000] != 0) return 3;
       if (!shortened) return 4;
-      forget_mapping(data);
+      unregister_mapping(data);
       return 0;
     });
     CHECK(WIFSIGNALED(status) != noted);

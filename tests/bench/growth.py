@@ -297,8 +297,8 @@ def threaded_rows():
         if row.what not in wanted or row.command[0] not in commands:
             continue
         # With --hardware it does not fit, so other meshes are tried.
-        told = {"--before", "--json", "--hardware"} & set(row.command)
-        if row.what == "tensors" and not told:
+        flags = {"--before", "--json", "--hardware"} & set(row.command)
+        if row.what == "tensors" and not flags:
             continue
         if row.command[0] == "analyze" and "--hardware" not in row.command:
             continue

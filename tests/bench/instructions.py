@@ -644,12 +644,12 @@ def count(program, workload):
 
 def counted(program, command, folder):
     """Instructions of a command line that is run in a folder."""
-    told = run(["valgrind", "--tool=cachegrind", "--cache-sim=no",
-                f"--cachegrind-out-file={pathlib.Path(folder, 'counts')}",
-                "--log-fd=2", program, *command], folder)
-    found = re.search(r"I\s+refs:\s+([\d,]+)", told)
+    output = run(["valgrind", "--tool=cachegrind", "--cache-sim=no",
+                  f"--cachegrind-out-file={pathlib.Path(folder, 'counts')}",
+                  "--log-fd=2", program, *command], folder)
+    found = re.search(r"I\s+refs:\s+([\d,]+)", output)
     if not found:
-        raise CannotCount("valgrind counted nothing:\n" + told)
+        raise CannotCount("valgrind counted nothing:\n" + output)
     return int(found.group(1).replace(",", ""))
 
 
@@ -689,11 +689,11 @@ def processor():
 
 def key_of(program):
     compiler = cached(program, "CMAKE_CXX_COMPILER") or "c++"
-    told = first_line([compiler, "--version"])
-    name = "clang++" if "clang" in told else "g++"
+    output = first_line([compiler, "--version"])
+    name = "clang++" if "clang" in output else "g++"
     build = cached(program, "CMAKE_BUILD_TYPE") or "unknown build"
     return ", ".join([
-        f"{name} {version(told)}", build.lower(),
+        f"{name} {version(output)}", build.lower(),
         os.confstr("CS_GNU_LIBC_VERSION"),
         first_line(["valgrind", "--version"]).replace("-", " ", 1),
         processor()])

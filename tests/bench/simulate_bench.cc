@@ -86,7 +86,7 @@ double processor_seconds() {
 void bench_simulate() {
   const int threads =
       static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  const KeptBuffers buffers;  // as in a simulation of many layers
+  const BufferCache buffers;  // as in a simulation of many layers
   const Layer layer = make_layer();
   const Mesh tp({{"tp", 8}});
   const Mesh both({{"fsdp", 2}, {"tp", 4}});

@@ -79,7 +79,7 @@ Searched search(const Model& of, const RuleSet& rules, Diagnostics& diags) {
         ++searched.candidates;
         Diagnostics quiet;
         const auto judged = evaluator.judge(candidate, quiet);
-        if (judged && judged->step->refused.empty() && judged->fit.surely()) {
+        if (judged && judged->step->refused.empty() && judged->fit.will_fit()) {
           ++searched.fitting;
         }
       }

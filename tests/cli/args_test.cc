@@ -54,7 +54,7 @@ TEST_CASE("the help of a command fits one screen") {
       CAPTURE(word);
       const Flag* flag = find_flag(word);
       REQUIRE(flag != nullptr);
-      CHECK(is_taken_by(*flag, command.name));
+      CHECK(is_accepted_by(*flag, command.name));
     }
   }
 }
@@ -64,7 +64,7 @@ TEST_CASE("all options of a command are those of its topics, each once") {
     CAPTURE(command.name);
     const std::string all = command_help_text(command, "all", false);
     for (const Flag& flag : flags()) {
-      if (!is_taken_by(flag, command.name)) continue;
+      if (!is_accepted_by(flag, command.name)) continue;
       const std::string entry =
           (flag.letter == 0 ? "\n      --"
                             : "\n  -" + std::string(1, flag.letter) + ", --") +

@@ -370,7 +370,7 @@ TEST_CASE("the table has every place of the sources") {
     }
     std::ifstream stream(entry.path());
     const std::string text{std::istreambuf_iterator<char>(stream), {}};
-    for (const char* call : {"path_beside(", "path_in(", ".leads_to("}) {
+    for (const char* call : {"path_relative_to(", "path_in(", ".leads_to("}) {
       for (size_t at = text.find(call); at != std::string::npos;
            at = text.find(call, at + 1)) {
         ++found[name];

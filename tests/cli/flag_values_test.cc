@@ -250,8 +250,8 @@ TEST_CASE("every memory flag is in the table, for the commands that budget") {
     const Flag* flag = find_flag(row.name);
     REQUIRE(flag != nullptr);
     CHECK(flag->group == "Memory");
-    CHECK(is_taken_by(*flag, "check"));
-    CHECK(is_taken_by(*flag, "analyze"));
+    CHECK(is_accepted_by(*flag, "check"));
+    CHECK(is_accepted_by(*flag, "analyze"));
     CHECK(flag->configurable);
   }
 }

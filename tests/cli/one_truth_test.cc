@@ -151,7 +151,7 @@ const std::set<std::string_view> kNeverDrawn = {"draft"};
 
 TEST_CASE("every flag about memory is drawn for the question with one answer") {
   for (const Flag& flag : flags()) {
-    if (flag.group != "Memory" || !is_taken_by(flag, "check")) continue;
+    if (flag.group != "Memory" || !is_accepted_by(flag, "check")) continue;
     CAPTURE(flag.name);
     const bool drawn = std::ranges::any_of(
         drawn_flags(),
@@ -425,7 +425,7 @@ Words asked_words(const char* command, const Question& asked) {
 
 bool takes_all(const char* command, const Question& asked) {
   return std::ranges::all_of(asked.flags, [&](const Given& each) {
-    return is_taken_by(*find_flag(each.flag), command);
+    return is_accepted_by(*find_flag(each.flag), command);
   });
 }
 

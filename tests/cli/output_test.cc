@@ -292,7 +292,7 @@ TEST_CASE("in a workflow of GitHub files are named from the checkout's root") {
   run.host.variables["GITHUB_WORKSPACE"] = "/w/repo";
   run.host.files["r.yaml"] = "x";
   const auto rules = std::make_shared<SourceFile>("r.yaml", "x");
-  run.diags.keep(rules);
+  run.diags.add_source(rules);
   run.diags.report(Code::UnusedRule, {rules.get(), 0, 1}, "m");
   CHECK(run.finish() == Exit::Fine);
   CHECK(has_text(run.host.out, "file=sub/r.yaml,line=1"));

@@ -242,11 +242,11 @@ TEST_CASE("max memory: the limit of version 1, which may be none") {
 TEST_CASE("max memory: what is said names limit, work and size") {
   AllocationLimit limit;
   limit.set(int64_t{1} << 20U);
-  note_work("reading", "a.json");
+  set_current_work("reading", "a.json");
   CHECK_THROWS_AS(claim_memory(int64_t{1} << 30U), std::bad_alloc);
   Diagnostics diags;
   report_no_memory({}, diags);
-  note_work("");
+  set_current_work("");
   REQUIRE(diags.all().size() == 1);
   const Diagnostic& only = diags.all().front();
   CHECK(only.code == Code::MemoryBudget);

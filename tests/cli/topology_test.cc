@@ -231,10 +231,10 @@ TEST_CASE("people are told once what was understood") {
         run(with_model(command, {"-m", "fsdp=-1,tp=2", "--topology", "v5p-16"}),
             host) == 0);
     const std::string text = host.out + host.err;
-    const std::string told =
+    const std::string sentence =
         "v5p-16: 8 devices (v5p counts cores, 2 per chip), 95.7 GiB each";
-    CHECK(text.find(told) != std::string::npos);
-    CHECK(text.find(told) == text.rfind(told));
+    CHECK(text.find(sentence) != std::string::npos);
+    CHECK(text.find(sentence) == text.rfind(sentence));
   }
 }
 

@@ -283,21 +283,22 @@ TEST_CASE("what is kept is as if nothing else had been added") {
         manifest.set_axes(manifest.size() - 1, {std::to_string(i)});
       }
     }
-    std::vector<Manifest::Kept> kept;
+    std::vector<Manifest::Selected> selected;
     for (size_t i = 0; i < manifest.any_size(); ++i) {
       if (draw_in(0, 3) == 0) continue;
-      kept.insert(
-          kept.begin() + draw_in<int64_t>(0, static_cast<int64_t>(kept.size())),
+      selected.insert(
+          selected.begin() +
+              draw_in<int64_t>(0, static_cast<int64_t>(selected.size())),
           {i, draw_in(0, 3) == 0});
     }
     Manifest twin;
-    for (const auto& [index, buffer] : kept) {
+    for (const auto& [index, buffer] : selected) {
       ENSURE(twin.add(manifest.any_name(index), manifest.any_type(index),
                       manifest.any_where(index), buffer));
       const AxisLabels* const labels = manifest.axes(index);
       if (labels != nullptr && !buffer) twin.set_axes(twin.size() - 1, *labels);
     }
-    ENSURE(manifest.keep(kept));
+    ENSURE(manifest.select(selected));
     ENSURE(manifest.title == "m");
     ENSURE(manifest.size() == twin.size());
     ENSURE(manifest.any_size() == twin.any_size());
@@ -326,8 +327,8 @@ TEST_CASE("what becomes a buffer must fit beside the others") {
   Manifest manifest;
   REQUIRE(manifest.add("a", {DType::U8, {INT64_MAX}}, {}));
   REQUIRE(manifest.add("b", {DType::U8, {INT64_MAX}}, {}, true));
-  const Manifest::Kept both[] = {{0, true}, {1, true}};
-  CHECK_FALSE(manifest.keep(both));
+  const Manifest::Selected both[] = {{0, true}, {1, true}};
+  CHECK_FALSE(manifest.select(both));
   CHECK(manifest.size() == 1);
   CHECK(manifest.buffers().size() == 1);
 }

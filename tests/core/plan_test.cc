@@ -174,7 +174,7 @@ TEST_CASE("a view is in the fingerprint where a parameter is placed on it") {
     expert.type = type("bf16[4]");
     if (deals) {
       expert.spec = spec("etp");
-      expert.dealt = Dealt{"ep", 2, 2, -1};
+      expert.dealt = ExpertPlacement{"ep", 2, 2, -1};
     }
     for (Placement& each : plan.placements) {
       measure(each, devices, OnIndivisible::Drop);

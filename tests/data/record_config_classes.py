@@ -1178,14 +1178,14 @@ def merge(files, out):
         line["shapes_if"] = {k: sorted(v) for k, v in conditions.items()}
         line["derived"] = sorted({k for _, e in have for k in e.get("derived", [])})
         failed = {k for _, e in have for k in e.get("unprobed", {})}
-        told = {
+        probed = {
             k
             for _, e in have
             if "not_built" not in e
             for k in e["defaults"]
             if k not in e.get("unprobed", {})
         }
-        line["unprobed"] = sorted(failed - shapes - told - set(conditions))
+        line["unprobed"] = sorted(failed - shapes - probed - set(conditions))
         line = {k: v for k, v in line.items() if v not in (None, {}, [], "")}
         lines.append(json.dumps(line, separators=(",", ":"), sort_keys=True, allow_nan=False))
     with open(out, "w") as f:

@@ -387,15 +387,15 @@ def alive(model, case, inputs, labels):
     kinds = collections.Counter()
     for size, made_by, shape, gradient in again[3]:
         kinds[("gradient of a parameter" if gradient else made_by, () if gradient else shape, 0 if gradient else size)] += size if gradient else 1
-    told = sorted(([kind[0], list(kind[1]), kind[2] if kind[2] else count, count if kind[2] else 1] for kind, count in kinds.items()),
-                  key=lambda each: (-each[2] * each[3], each))
-    rest = sum(each[2] * each[3] for each in told[AT_PEAK:])
+    at_peak = sorted(([kind[0], list(kind[1]), kind[2] if kind[2] else count, count if kind[2] else 1] for kind, count in kinds.items()),
+                     key=lambda each: (-each[2] * each[3], each))
+    rest = sum(each[2] * each[3] for each in at_peak[AT_PEAK:])
     if rest:
-        told = [*told[:AT_PEAK], ["others", [], rest, 1]]
-    if sum(each[2] * each[3] for each in told) != highest[0]:
+        at_peak = [*at_peak[:AT_PEAK], ["others", [], rest, 1]]
+    if sum(each[2] * each[3] for each in at_peak) != highest[0]:
         raise ValueError("the second run differs from the first")
     return {**found, "loss": first[0], "forward_peak": first[1][0], "backward_peak": first[2][0],
-            "backward_gradients": first[2][2], "at_peak": told}
+            "backward_gradients": first[2][2], "at_peak": at_peak}
 
 
 def trained(model, case, inputs, labels, stop):

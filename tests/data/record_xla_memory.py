@@ -491,10 +491,10 @@ def live_in(folder):
         if name not in arguments:
             found[(shapes[name], int(size))] += 1
     total = sum(size * count for (_, size), count in found.items())
-    told = [[shape, size, count] for (shape, size), count in sorted(found.items(), key=lambda each: (-each[0][1], each[0]))
-            if size * LEAST >= total]
-    rest = total - sum(size * count for _, size, count in told)
-    return {"live": total, "at_peak": [*told, ["others", rest, 1]] if rest else told}
+    at_peak = [[shape, size, count] for (shape, size), count in sorted(found.items(), key=lambda each: (-each[0][1], each[0]))
+               if size * LEAST >= total]
+    rest = total - sum(size * count for _, size, count in at_peak)
+    return {"live": total, "at_peak": [*at_peak, ["others", rest, 1]] if rest else at_peak}
 
 
 def main():

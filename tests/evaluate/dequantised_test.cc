@@ -76,7 +76,7 @@ TEST_CASE("dequantised: a matrix is cut as what it is made of") {
     REQUIRE(model->manifest.size() == 4);
     CHECK(model->manifest.type(1).shape == Shape{96, 32});
     CHECK(model->manifest.type(1).dtype == DType::BF16);
-    CHECK(model->made == std::vector<bool>{false, true, false, false});
+    CHECK(model->dequantised == std::vector<bool>{false, true, false, false});
     CHECK(model->frozen == std::vector<bool>{true, true, true, false});
     const auto made = dequantised_plan(*model, stored, plan, diags);
     if (each.made.empty()) {

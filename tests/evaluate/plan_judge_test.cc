@@ -43,7 +43,7 @@ struct Case {
         memory(std::move(asked)),
         plan(testing::placed(model.manifest, rules, axes)) {
     Diagnostics diags;
-    KeptLayers layers;
+    LayerCache layers;
     judge = PlanJudge::of({model, nullptr, memory}, plan, layers, diags);
     REQUIRE_MESSAGE(judge, testing::messages(diags));
   }
@@ -115,15 +115,15 @@ TEST_CASE("headroom: it ends where the budget itself stops to fit") {
 
 TEST_CASE("headroom: states do not grow with the context") {
   Manifest manifest = testing::manifest({{"lm_head.weight", "bf16[8, 24]"}});
-  KeptTensor kept;
-  kept.name = "ssm";
-  kept.heads = 4;
-  kept.width = 6;
-  kept.per = KeptTensor::Per::Sequence;
-  kept.dtype = DType::F32;
+  CachedTensor cached;
+  cached.name = "ssm";
+  cached.heads = 4;
+  cached.width = 6;
+  cached.per = CachedTensor::Per::Sequence;
+  cached.dtype = DType::F32;
   manifest.facts.layers = 2;
   manifest.facts.from = FactsFrom::Config;
-  manifest.facts.state = {{{true, {kept}}}, {0, 0}};
+  manifest.facts.state = {{{true, {cached}}}, {0, 0}};
   AskedMemory asked;
   asked.options.kv = KvRequest{.batch = 3, .seq = 100};
   asked.options.limit = DeviceLimit{"--memory", 4000, 4000};
@@ -295,7 +295,7 @@ TEST_CASE("candidates: one after the other they are judged as each alone") {
         ++answers[text];
       }
       Evaluator alone =
-          draw_bool() ? one.beside() : Evaluator(ground, asked, {});
+          draw_bool() ? one.for_thread() : Evaluator(ground, asked, {});
       ENSURE(text == text_of(alone.judge(candidate, quiet)));
     }));
     CHECK(answers.size() > 30);

@@ -37,9 +37,9 @@ TEST_CASE("reserved: rows sum to the total, above what is allocated") {
       CHECK(!reserved->arena);
       // Allocated, beyond, context, two axes, and experts.
       CHECK(reserved->rows.size() == (experts ? 6 : 5));
-      std::array<int64_t, kKeepings> sums{};
+      std::array<int64_t, kSavingModes> sums{};
       for (const ReservedRow& row : reserved->rows) {
-        for (size_t k = 0; k < kKeepings; ++k) sums[k] += row.bytes[k];
+        for (size_t k = 0; k < kSavingModes; ++k) sums[k] += row.bytes[k];
         CHECK(row.bytes[0] <= row.bytes[1]);
         CHECK(row.bytes[1] <= row.bytes[2]);
         CHECK(row.source.empty() == (row.category == "allocated"));
@@ -70,20 +70,20 @@ TEST_CASE("reserved: JAX takes its share of a GPU at the start") {
 TEST_CASE("reserved: what is not known is not told") {
   const MemoryBracket bracket = bracket_of(kGiB, 2 * kGiB, 3 * kGiB);
   const Mesh mesh = testing::mesh("fsdp=2");
-  const auto told = [&](const char* name,
-                        const std::optional<DeviceLimit>& limit,
-                        const MemoryBracket& of) {
+  const auto is_known = [&](const char* name,
+                            const std::optional<DeviceLimit>& limit,
+                            const MemoryBracket& of) {
     return reserved_memory(of, *find_framework(name), mesh, false, limit)
         .has_value();
   };
-  CHECK(!told("any", device("NVIDIA"), bracket));
-  CHECK(!told("torch", device("Google"), bracket));
-  CHECK(!told("jax", device("Google"), bracket));
-  CHECK(!told("jax", device(""), bracket));
-  CHECK(!told("jax", std::nullopt, bracket));
-  CHECK(told("jax", device("AMD"), bracket));
-  CHECK(told("torch", std::nullopt, bracket));
-  CHECK(!told("torch", std::nullopt, bracket_of(1, 2, INT64_MAX - 1)));
+  CHECK(!is_known("any", device("NVIDIA"), bracket));
+  CHECK(!is_known("torch", device("Google"), bracket));
+  CHECK(!is_known("jax", device("Google"), bracket));
+  CHECK(!is_known("jax", device(""), bracket));
+  CHECK(!is_known("jax", std::nullopt, bracket));
+  CHECK(is_known("jax", device("AMD"), bracket));
+  CHECK(is_known("torch", std::nullopt, bracket));
+  CHECK(!is_known("torch", std::nullopt, bracket_of(1, 2, INT64_MAX - 1)));
 }
 
 TEST_CASE("reserved: ranges are in order") {

@@ -37,7 +37,7 @@ namespace {
 
 using testing::Json;
 
-using Ends = std::array<int64_t, kKeepings>;
+using Ends = std::array<int64_t, kSavingModes>;
 
 Ends row_of(const MemoryBracket& bracket, const char* category) {
   for (const BracketRow& row : bracket.rows) {
@@ -49,7 +49,7 @@ Ends row_of(const MemoryBracket& bracket, const char* category) {
 void check_sums(const MemoryBracket& bracket) {
   Ends sums{};
   for (const BracketRow& row : bracket.rows) {
-    for (size_t k = 0; k < kKeepings; ++k) {
+    for (size_t k = 0; k < kSavingModes; ++k) {
       CHECK(row.bytes[k] >= 0);
       sums[k] += row.bytes[k];
     }
@@ -99,7 +99,7 @@ bool sums_hold(const StepModel& model, const Manifest& manifest,
   check_sums(*bracket);
   Ends most{};
   for (const StageBracket& stage : bracket->stages) {
-    for (size_t k = 0; k < kKeepings; ++k) {
+    for (size_t k = 0; k < kSavingModes; ++k) {
       most[k] = std::max(most[k], stage.total[k]);
     }
   }
@@ -186,7 +186,7 @@ TEST_CASE(
       // estimate without a policy is less.
       const bool fused_projections =
           more == "none" && config.value("model_type", "?") == "phi3";
-      for (size_t k = 0; k < kKeepings; ++k) {
+      for (size_t k = 0; k < kSavingModes; ++k) {
         if (fused_projections && k == 1) continue;
         CAPTURE(k);
         CHECK(held[less][k] <= held[more][k]);
@@ -209,7 +209,7 @@ TEST_CASE(
       StepOptions step;
       step.remat = *read_remat(name, diags);
       const Ends twice = bracket_of(8, step).total;
-      for (size_t k = 0; k < kKeepings; ++k) {
+      for (size_t k = 0; k < kSavingModes; ++k) {
         CHECK(twice[k] >= held[name][k]);
       }
     }
@@ -246,7 +246,7 @@ TEST_CASE("a mesh whose sp cuts weights gathers them as one with fsdp does") {
     const auto plan =
         resolve(model.manifest, *rules->rules, testing::mesh(axes), {}, diags);
     REQUIRE_MESSAGE(plan, testing::messages(diags));
-    KeptLayers layers;
+    LayerCache layers;
     const auto judge =
         PlanJudge::of({model, &*rules->rules, memory}, *plan, layers, diags);
     REQUIRE_MESSAGE(judge, testing::messages(diags));

@@ -10,7 +10,7 @@
 #include "findings/findings.h"
 #include "memory/budget.h"
 #include "memory/stages.h"
-#include "session/ways_out.h"
+#include "session/suggestions.h"
 #include "tests/support/placed.h"
 
 namespace shardplan {
@@ -30,7 +30,7 @@ OverMemory over_memory(Manifest manifest, const std::string& mesh,
       testing::placed(model.manifest, testing::rules({{".", spec}}), mesh);
   AskedMemory memory;
   memory.options = options;
-  KeptLayers layers;
+  LayerCache layers;
   Diagnostics diags;
   const auto judge =
       PlanJudge::of({model, nullptr, memory}, plan, layers, diags);

@@ -43,7 +43,7 @@ std::string codes(const Linted& linted) {
 TEST_CASE(
     "An axis of the mesh that the rules do not know sharded nothing, and "
     "passed: an error") {
-  const auto told = [](RuleSet set, const char* mesh) {
+  const auto message_of = [](RuleSet set, const char* mesh) {
     return first_message(lint_of(hugging_face(), std::move(set), mesh));
   };
   const auto codes_of = [](RuleSet set, const char* mesh,
@@ -53,19 +53,19 @@ TEST_CASE(
   const RuleSet plain = rules({{"q_proj|embed", "fsdp, tp"}, {".*", ""}});
   RuleSet declared = plain;
   declared.declared_axes = {"fsdp", "tp"};
-  CHECK(told(declared, "tensor=2") ==
+  CHECK(message_of(declared, "tensor=2") ==
         "SP208 error the rules use `fsdp`, `tp`; the mesh has `tensor`: did "
         "you mean `tp`?");
   CHECK(codes_of(declared, "tensor=2") == "SP208 SP209 SP107");
-  CHECK(told(declared, "fsdp=2,tpp=2") ==
+  CHECK(message_of(declared, "fsdp=2,tpp=2") ==
         "SP208 error the rules use `fsdp`, `tp`; the mesh has `tpp`: did you "
         "mean `tp`?");
-  CHECK(told(plain, "dp=2,fsdp=2,tp=2") ==
+  CHECK(message_of(plain, "dp=2,fsdp=2,tp=2") ==
         "SP208 error the mesh has axis `dp`, which the rules neither use nor "
         "declare");
   // Two letters are near any two others.
   declared.declared_axes.emplace_back("ep");
-  CHECK(told(declared, "dp=2,fsdp=2,tp=2") ==
+  CHECK(message_of(declared, "dp=2,fsdp=2,tp=2") ==
         "SP208 error the mesh has axis `dp`, which the rules neither use nor "
         "declare");
   // What the rules misspell is reported as that.
@@ -146,23 +146,23 @@ TEST_CASE(
 }
 
 TEST_CASE("schemes of names are told apart") {
-  const auto told = [](const Manifest& manifest, const char* pattern) {
+  const auto message_of = [](const Manifest& manifest, const char* pattern) {
     return first_message(
         lint_of(manifest, rules({{pattern, "tp"}, {".*", ""}}), "tp=2"));
   };
-  CHECK(told(flax(), R"(q_proj\.weight)") ==
+  CHECK(message_of(flax(), R"(q_proj\.weight)") ==
         "SP115 error these rules are for Hugging Face names "
         "(`self_attn.q_proj.weight`), but the model has Flax names "
         "(`self_attn/q_proj/kernel`)");
-  CHECK(told(flax(), R"(\['q_proj'\]\['kernel'\])") ==
+  CHECK(message_of(flax(), R"(\['q_proj'\]\['kernel'\])") ==
         "SP115 error these rules are for JAX key paths "
         "(`['self_attn']['q_proj']['kernel']`), but the model has Flax names "
         "(`self_attn/q_proj/kernel`)");
-  CHECK(told(testing::manifest({{"['wte']['embedding']", "bf16[4, 4]"}}),
-             "wte/embedding") ==
+  CHECK(message_of(testing::manifest({{"['wte']['embedding']", "bf16[4, 4]"}}),
+                   "wte/embedding") ==
         "SP115 error these rules are for Flax names (`wte/embedding`), but the "
         "model has JAX key paths (`['wte']['embedding']`)");
-  CHECK(told(testing::manifest({{"a.b", "bf16[4, 4]"}}), "a/b") ==
+  CHECK(message_of(testing::manifest({{"a.b", "bf16[4, 4]"}}), "a/b") ==
         "SP115 error these rules are for names with `/` (`a/b`), but the model "
         "has names with `.` (`a.b`)");
 }

@@ -189,7 +189,7 @@ TEST_CASE("experts of unlike types are dealt out one by one") {
   REQUIRE(manifest.add("l.0.experts.3.up.weight", testing::type("u8[16, 32]"),
                        Span()));
   RuleSet rules = read_rules_text(kDealing);
-  settle_views(rules, eight());
+  mark_inactive_views(rules, eight());
   Diagnostics diags;
   const auto plan = resolve(manifest, rules, eight(), {}, diags);
   REQUIRE(plan);

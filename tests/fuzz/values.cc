@@ -317,7 +317,7 @@ FUZZ_TARGET(hardware) {
   Diagnostics diags;
   auto source = std::make_shared<SourceFile>(
       "hw.yaml", std::string(fuzz::text_of(data, size)));
-  diags.keep(source);
+  diags.add_source(source);
   const auto profile = read_hardware(source, diags, Tables::Read);
   fuzz::require(profile.has_value() == !diags.has_errors(),
                 "a refusal has a reason, and only a refusal");

@@ -101,35 +101,35 @@ TEST_CASE("what fails is what was asked for, and nothing else") {
   memory.what = "fullest device";
   memory.bytes_per_device = 11;
   memory.of_bytes = 1000;
-  CHECK(falls_short(fail_on("memory>1%"), memory));
-  CHECK(falls_short(fail_on("memory>10B"), memory));
-  CHECK_FALSE(falls_short(fail_on("memory>11B"), memory));
-  CHECK_FALSE(falls_short(fail_on("memory>1.1%"), memory));
-  CHECK_FALSE(falls_short(fail_on("replicated>0"), memory));
+  CHECK(fails_gate(fail_on("memory>1%"), memory));
+  CHECK(fails_gate(fail_on("memory>10B"), memory));
+  CHECK_FALSE(fails_gate(fail_on("memory>11B"), memory));
+  CHECK_FALSE(fails_gate(fail_on("memory>1.1%"), memory));
+  CHECK_FALSE(fails_gate(fail_on("replicated>0"), memory));
   memory.bytes_per_device = -11;
-  CHECK_FALSE(falls_short(fail_on("memory>0"), memory));
+  CHECK_FALSE(fails_gate(fail_on("memory>0"), memory));
   memory.what = "replicated parameters";
   memory.bytes_per_device = 1;
-  CHECK(falls_short(fail_on("replicated>0"), memory));
-  CHECK_FALSE(falls_short(fail_on("memory>0"), memory));
+  CHECK(fails_gate(fail_on("replicated>0"), memory));
+  CHECK_FALSE(fails_gate(fail_on("memory>0"), memory));
 
   GateChange placement = change_of_kind(GateKind::Placement);
   placement.gained = {"tp"};
-  CHECK_FALSE(falls_short(fail_on("lost-axes"), placement));
+  CHECK_FALSE(fails_gate(fail_on("lost-axes"), placement));
   placement.lost = {"fsdp"};
-  CHECK(falls_short(fail_on("lost-axes"), placement));
-  CHECK_FALSE(falls_short(fail_on("new-errors"), placement));
+  CHECK(fails_gate(fail_on("lost-axes"), placement));
+  CHECK_FALSE(fails_gate(fail_on("new-errors"), placement));
 
   GateChange found = change_of_kind(GateKind::Finding);
-  CHECK_FALSE(falls_short(fail_on("new-warnings"), found));
+  CHECK_FALSE(fails_gate(fail_on("new-warnings"), found));
   found.severity = Severity::Warning;
-  CHECK(falls_short(fail_on("new-warnings"), found));
-  CHECK_FALSE(falls_short(fail_on("new-errors"), found));
+  CHECK(fails_gate(fail_on("new-warnings"), found));
+  CHECK_FALSE(fails_gate(fail_on("new-errors"), found));
   found.severity = Severity::Error;
-  CHECK(falls_short(fail_on("new-errors"), found));
-  CHECK(falls_short(fail_on("new-warnings"), found));
+  CHECK(fails_gate(fail_on("new-errors"), found));
+  CHECK(fails_gate(fail_on("new-warnings"), found));
   for (const GateChange& change : {memory, placement, found}) {
-    CHECK(falls_short(fail_on("any-change"), change));
+    CHECK(fails_gate(fail_on("any-change"), change));
   }
 }
 
@@ -179,14 +179,14 @@ TEST_CASE("a baseline that is written accepts what it was written from") {
 }
 
 TEST_CASE("`*` is any text, everything else is itself") {
-  CHECK(is_like("", ""));
-  CHECK(is_like("*", ""));
-  CHECK(is_like("a*c", "abc"));
-  CHECK(is_like("a*b*c", "a-b-b-c"));
-  CHECK(is_like("llama[*]", "llama[tp=2]"));
-  CHECK_FALSE(is_like("a*c", "abcd"));
-  CHECK_FALSE(is_like("a", "A"));
-  CHECK_FALSE(is_like("", "a"));
+  CHECK(matches_glob("", ""));
+  CHECK(matches_glob("*", ""));
+  CHECK(matches_glob("a*c", "abc"));
+  CHECK(matches_glob("a*b*c", "a-b-b-c"));
+  CHECK(matches_glob("llama[*]", "llama[tp=2]"));
+  CHECK_FALSE(matches_glob("a*c", "abcd"));
+  CHECK_FALSE(matches_glob("a", "A"));
+  CHECK_FALSE(matches_glob("", "a"));
 }
 
 }  // namespace

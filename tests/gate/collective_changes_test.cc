@@ -138,9 +138,9 @@ TEST_CASE("collective changes: they fail of any-change alone") {
        {"memory>0", "replicated>0", "new-warnings", "lost-axes"}) {
     CHECK(add_fail_on(entry, all));
   }
-  CHECK_FALSE(falls_short(all, changes[0]));
+  CHECK_FALSE(fails_gate(all, changes[0]));
   CHECK(add_fail_on("any-change", all));
-  CHECK(falls_short(all, changes[0]));
+  CHECK(fails_gate(all, changes[0]));
 }
 
 TEST_CASE("collective changes: a logical rule is named by its axis") {

@@ -212,17 +212,17 @@ TEST_CASE("rules of values and axes are compared too") {
       "axes: [sp]\nmesh: {ep: 2, fsdp: 8}\nrules: [[w, [tp]]]\n"
       "activations: [[residual, [fsdp]]]\n");
   const auto changes = compared_rules(*before->rules, *after->rules);
-  std::vector<std::string> told;
+  std::vector<std::string> texts;
   for (const RuleSetChange& change : changes) {
-    told.push_back(std::string(kind_name(change.kind)) + " " +
-                   std::string(how_name(change.how)) + " " + change.what + " " +
-                   change.text_before + ">" + change.text_after);
+    texts.push_back(std::string(kind_name(change.kind)) + " " +
+                    std::string(how_name(change.how)) + " " + change.what +
+                    " " + change.text_before + ">" + change.text_after);
   }
-  CHECK(told == std::vector<std::string>{
-                    "rule changed residual >",
-                    "axis changed fsdp size 4>size 8",
-                    "axis added sp >declared", "axis removed tp declared>",
-                    "axis moved mesh (fsdp, ep)>(ep, fsdp)"});
+  CHECK(texts == std::vector<std::string>{
+                     "rule changed residual >",
+                     "axis changed fsdp size 4>size 8",
+                     "axis added sp >declared", "axis removed tp declared>",
+                     "axis moved mesh (fsdp, ep)>(ep, fsdp)"});
   CHECK(changes[0].of_values);
 }
 
@@ -445,7 +445,7 @@ TEST_CASE("gate: a reorder that changes a model's winner is told") {
       const Rule& new_rule = after.rules[static_cast<size_t>(is)];
       if (old_rule.spec == new_rule.spec) continue;
       // Of one pattern it is the first rule, with another spec.
-      const bool told = std::any_of(
+      const bool is_reported = std::any_of(
           changes.begin(), changes.end(), [&](const RuleSetChange& change) {
             return old_rule.pattern == new_rule.pattern
                        ? change.how == How::Changed &&
@@ -455,33 +455,33 @@ TEST_CASE("gate: a reorder that changes a model's winner is told") {
                              change.what == new_rule.pattern &&
                              change.from == RuleSetChange::From::Model;
           });
-      ENSURE(told);
+      ENSURE(is_reported);
     }
   }));
 }
 
 // What a change says, the other way round if asked; what is found by trying
 // names made up along the way is left out, since these differ.
-using Told =
+using ChangeKey =
     std::tuple<How, std::string, std::string, std::optional<PartitionSpec>,
                std::optional<PartitionSpec>, std::string>;
 
-std::multiset<Told> told_of(const std::vector<RuleSetChange>& changes,
-                            bool reversed) {
-  std::multiset<Told> all;
+std::multiset<ChangeKey> change_keys(const std::vector<RuleSetChange>& changes,
+                                     bool reversed) {
+  std::multiset<ChangeKey> all;
   for (const RuleSetChange& change : changes) {
     if (change.how == How::Moved) continue;
     const bool is_takeover = change.how == How::Takeover;
     if (is_takeover && change.from != RuleSetChange::From::Model) continue;
-    Told told = {change.how,    change.what,  is_takeover ? change.by : "",
-                 change.before, change.after, change.witness};
+    ChangeKey key = {change.how,    change.what,  is_takeover ? change.by : "",
+                     change.before, change.after, change.witness};
     if (reversed) {
-      if (is_takeover) std::swap(std::get<1>(told), std::get<2>(told));
-      std::swap(std::get<3>(told), std::get<4>(told));
-      if (change.how == How::Added) std::get<0>(told) = How::Removed;
-      if (change.how == How::Removed) std::get<0>(told) = How::Added;
+      if (is_takeover) std::swap(std::get<1>(key), std::get<2>(key));
+      std::swap(std::get<3>(key), std::get<4>(key));
+      if (change.how == How::Added) std::get<0>(key) = How::Removed;
+      if (change.how == How::Removed) std::get<0>(key) = How::Added;
     }
-    all.insert(told);
+    all.insert(key);
   }
   return all;
 }
@@ -499,7 +499,7 @@ TEST_CASE("gate: the other way round before and after are swapped") {
     full_after.rules.push_back(rest.rules[0]);
     const auto forth = property_changes(full_before, full_after, {&model});
     const auto back = property_changes(full_after, full_before, {&model});
-    ENSURE(told_of(forth, true) == told_of(back, false));
+    ENSURE(change_keys(forth, true) == change_keys(back, false));
   }));
 }
 

@@ -70,16 +70,16 @@ TEST_CASE("a step that takes longer fails beyond the limit alone") {
   CHECK(changes[2].what == "step time, at most");
   FailOn limit;
   REQUIRE(add_fail_on("time>4%", limit));
-  CHECK(falls_short(limit, changes[0]));
-  CHECK_FALSE(falls_short(limit, changes[1]));
-  CHECK_FALSE(falls_short(limit, changes[2]));
+  CHECK(fails_gate(limit, changes[0]));
+  CHECK_FALSE(fails_gate(limit, changes[1]));
+  CHECK_FALSE(fails_gate(limit, changes[2]));
   REQUIRE(add_fail_on("time>6%", limit));
-  CHECK_FALSE(falls_short(limit, changes[0]));
-  CHECK_FALSE(falls_short(FailOn(), changes[0]));
+  CHECK_FALSE(fails_gate(limit, changes[0]));
+  CHECK_FALSE(fails_gate(FailOn(), changes[0]));
   CHECK(changes_between(&before, "", &before, "").empty());
   const auto faster = changes_between(&after, "", &before, "");
   REQUIRE(add_fail_on("time>0%", limit));
-  CHECK_FALSE(falls_short(limit, faster[0]));
+  CHECK_FALSE(fails_gate(limit, faster[0]));
 }
 
 TEST_CASE("a time that is gone fails, and one that is new does not") {
@@ -90,13 +90,13 @@ TEST_CASE("a time that is gone fails, and one that is new does not") {
   REQUIRE(gone.size() == 1);
   CHECK(gone[0].text == "after the change there is no step time: no rate");
   CHECK(gone[0].after == ChangeValue());
-  CHECK(falls_short(limit, gone[0]));
-  CHECK_FALSE(falls_short(FailOn(), gone[0]));
+  CHECK(fails_gate(limit, gone[0]));
+  CHECK_FALSE(fails_gate(FailOn(), gone[0]));
   const auto fresh = changes_between(nullptr, "", &step, "");
   REQUIRE(fresh.size() == 1);
   CHECK(fresh[0].text ==
         "before the change no step time on hardware was requested");
-  CHECK_FALSE(falls_short(limit, fresh[0]));
+  CHECK_FALSE(fails_gate(limit, fresh[0]));
   CHECK(changes_between(nullptr, "no rate", nullptr, "").empty());
 }
 
@@ -110,7 +110,7 @@ TEST_CASE("a token that takes longer is a token, and no step") {
   CHECK(changes[0].what == "token time");
   CHECK(changes[2].what == "token time, at most");
   FailOn limit;
-  CHECK((add_fail_on("time>4%", limit) && falls_short(limit, changes[0])));
+  CHECK((add_fail_on("time>4%", limit) && fails_gate(limit, changes[0])));
   CHECK(time_part_changes(side_with(&before, "", "token"),
                           side_with(&after, "", "token"))
             .back()
@@ -134,8 +134,8 @@ TEST_CASE("a prompt is not compared with a token") {
   CHECK(time_part_changes(before, after).empty());
   FailOn limit;
   REQUIRE(add_fail_on("time>4%", limit));
-  CHECK(falls_short(limit, changes[0]));
-  CHECK_FALSE(falls_short(limit, changes[1]));
+  CHECK(fails_gate(limit, changes[0]));
+  CHECK_FALSE(fails_gate(limit, changes[1]));
 }
 
 }  // namespace

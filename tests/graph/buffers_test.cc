@@ -26,7 +26,7 @@ bool all_are(const std::shared_ptr<void>& buffer, int64_t bytes, int value) {
 }
 
 TEST_CASE("buffers: the next of the same size is the one that was let go of") {
-  const KeptBuffers kept;
+  const BufferCache cache;
   std::shared_ptr<void> one = unfilled_buffer(kMiB);
   void* const place = one.get();
   std::memset(place, 7, kMiB);
@@ -35,33 +35,33 @@ TEST_CASE("buffers: the next of the same size is the one that was let go of") {
     return std::abs(allocated_bytes() - allocated) < 1000;
   };
   one.reset();
-  CHECK(buffer_memory().kept == kMiB);
+  CHECK(buffer_memory().cached == kMiB);
   CHECK(is_allocated());
   const std::shared_ptr<void> zeroed = zeroed_buffer(kMiB);
   CHECK(zeroed.get() == place);
   CHECK(all_are(zeroed, kMiB, 0));
-  CHECK(buffer_memory().kept == 0);
+  CHECK(buffer_memory().cached == 0);
   CHECK(is_allocated());
 }
 
 TEST_CASE("buffers: nothing is kept unless it is asked for") {
   unfilled_buffer(kMiB);
-  CHECK(buffer_memory().kept == 0);
+  CHECK(buffer_memory().cached == 0);
   const int64_t allocated = allocated_bytes();
   {
-    const KeptBuffers outer;
+    const BufferCache outer;
     {
-      const KeptBuffers inner;
+      const BufferCache inner;
       unfilled_buffer(kMiB);
     }
-    CHECK(buffer_memory().kept == kMiB);
+    CHECK(buffer_memory().cached == kMiB);
   }
-  CHECK(buffer_memory().kept == 0);
+  CHECK(buffer_memory().cached == 0);
   CHECK(allocated_bytes() == allocated);
 }
 
 TEST_CASE("buffers: held and kept together are never more than was held") {
-  const KeptBuffers kept;
+  const BufferCache cache;
   const int64_t before = buffer_memory().held;
   int64_t most = before;
   std::vector<std::shared_ptr<void>> held;
@@ -81,38 +81,38 @@ TEST_CASE("buffers: held and kept together are never more than was held") {
     }
     const BufferMemory now = buffer_memory();
     most = std::max(most, now.held);
-    CHECK(now.held + now.kept <= most);
+    CHECK(now.held + now.cached <= most);
   }
 }
 
 TEST_CASE("buffers: what is kept goes back before anything is refused") {
   AllocationLimit limit;
   limit.set(4 * kMiB);
-  const KeptBuffers kept;
+  const BufferCache cache;
   unfilled_buffer(3 * kMiB);
-  CHECK(buffer_memory().kept == 3 * kMiB);
+  CHECK(buffer_memory().cached == 3 * kMiB);
   claim_memory(2 * kMiB);
-  CHECK(buffer_memory().kept == 0);
-  return_memory(2 * kMiB);
+  CHECK(buffer_memory().cached == 0);
+  release_memory(2 * kMiB);
   unfilled_buffer(3 * kMiB);
   if (kCountsAllocations) {
     CHECK(std::vector<char>(2 * kMiB).size() == 2 * kMiB);
-    CHECK(buffer_memory().kept == 0);
+    CHECK(buffer_memory().cached == 0);
   }
   // What is held does not.
   const std::shared_ptr<void> held = unfilled_buffer(3 * kMiB);
   CHECK_THROWS_AS(claim_memory(2 * kMiB), std::bad_alloc);
-  CHECK(last_refusal().asked == 2 * kMiB);
-  forget_refusal();
+  CHECK(last_refusal().requested == 2 * kMiB);
+  clear_refusal();
   CHECK_THROWS_AS(unfilled_buffer(2 * kMiB), std::bad_alloc);
   CHECK(buffer_memory().held == 3 * kMiB);
-  forget_refusal();
+  clear_refusal();
 }
 
 TEST_CASE("buffers: threads take and let go at once") {
   const int64_t held = buffer_memory().held;
   {
-    const KeptBuffers kept;
+    const BufferCache cache;
     std::vector<char> wrong(64);
     parallel_for(64, 4, [&](int64_t i) {
       for (int64_t j = 0; j < 20; ++j) {
@@ -126,7 +126,7 @@ TEST_CASE("buffers: threads take and let go at once") {
     CHECK(std::count(wrong.begin(), wrong.end(), char{1}) == 0);
   }
   CHECK(buffer_memory().held == held);
-  CHECK(buffer_memory().kept == 0);
+  CHECK(buffer_memory().cached == 0);
 }
 
 }  // namespace

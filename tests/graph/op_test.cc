@@ -214,12 +214,12 @@ TEST_CASE("every row of operations says all that there is to say") {
     CHECK((op.rule != nullptr));
     CHECK((op.flops != nullptr));
     CHECK((op.run != nullptr));
-    CHECK(op.repeat != Repeat::Unsaid);
-    CHECK(op.gradient.operands != ReadOperands::Unsaid);
+    CHECK(op.recompute_cost != RecomputeCost::Unset);
+    CHECK(op.gradient.operands != ReadOperands::Unset);
     for (const int operand : op.gradient.only) {
       CHECK(operand < op.max_operands);
     }
-    const bool is_view = op.repeat == Repeat::View;
+    const bool is_view = op.recompute_cost == RecomputeCost::View;
     const bool reads =
         op.gradient.operands != ReadOperands::None || op.gradient.result;
     CHECK_FALSE((is_view && reads));

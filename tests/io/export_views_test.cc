@@ -63,7 +63,7 @@ TEST_CASE("our own rules of views, read back, give the same plan") {
         mesh = *std::move(with_view);
       }
       ENSURE(*mesh == plan->mesh);
-      settle_views(again, *mesh);
+      mark_inactive_views(again, *mesh);
       const auto read = resolve(manifest, again, *mesh, {}, found);
       ENSURE(read.has_value());
       ENSURE(fingerprint(manifest, *read) == fingerprint(manifest, *plan));
@@ -293,14 +293,14 @@ TEST_CASE("rules of views that the mesh lacks are left out") {
       testing::rules({{"experts", "ep"}, {"", "tp"}}),
       testing::mesh("ep=2,tp=2")};
   what.rules.rules[0].view = "experts";
-  settle_views(what.rules, what.mesh);
+  mark_inactive_views(what.rules, what.mesh);
   const std::string python = testing::exported("python", what);
   CHECK(python.find("RULES = (\n    (\"\", PartitionSpec(\"tp\")),\n)") !=
         python.npos);
   what.rules = {};
   what.rules.logical_rules = {{"mlp", {"ep"}, {}, {}, "experts"},
                               {"mlp", {"tp"}, {}, {}}};
-  settle_views(what.rules, what.mesh);
+  mark_inactive_views(what.rules, what.mesh);
   what.model.set_axes(0, {"mlp"});
   what.model.set_axes(1, {"mlp", std::nullopt});
   const std::string maxtext = testing::exported("maxtext", what);

@@ -140,14 +140,14 @@ TEST_CASE("a directory must have one model") {
         "SP006 directory `d` has 2 GGUF files of different models");
 }
 
-struct Told {
+struct GgufReading {
   std::string bytes;
   Facts facts;
   std::vector<std::string> remarks;
 };
 
-Told told(const GgufFile& file, int pairs) {
-  Told result;
+GgufReading reading_of(const GgufFile& file, int pairs) {
+  GgufReading result;
   result.bytes = file.header();
   GgufCursor cursor(result.bytes, 24);
   GgufMetadata metadata;
@@ -158,7 +158,7 @@ Told told(const GgufFile& file, int pairs) {
 }
 
 TEST_CASE("a model says its layers, heads and vocabulary") {
-  const Facts facts = told(testing::llama_gguf(), 7).facts;
+  const Facts facts = reading_of(testing::llama_gguf(), 7).facts;
   CHECK(facts.from == FactsFrom::Manifest);
   CHECK(facts.layers == 2);
   CHECK(facts.heads == 4);
@@ -177,7 +177,7 @@ TEST_CASE("without KV heads of its own a model has as many as heads") {
       .u32("gpt2.attention.key_length", 80)
       .u32("gpt2.attention.value_length", 48)
       .texts("tokenizer.ggml.tokens", {"a", "b", "c"});
-  const Facts facts = told(file, 5).facts;
+  const Facts facts = reading_of(file, 5).facts;
   CHECK(facts.kv_heads == 12);
   CHECK(facts.head_dim == 80);
   CHECK(facts.value_dim == 48);
@@ -187,10 +187,10 @@ TEST_CASE("without KV heads of its own a model has as many as heads") {
 TEST_CASE("nothing is known of heads where the metadata says nothing") {
   GgufFile file;
   file.text("general.architecture", "llama").u32("qwen2.block_count", 3);
-  CHECK(told(file, 2).facts.from == FactsFrom::None);
+  CHECK(reading_of(file, 2).facts.from == FactsFrom::None);
   GgufFile none;
   none.u32("llama.block_count", 3);
-  CHECK(told(none, 1).facts.from == FactsFrom::None);
+  CHECK(reading_of(none, 1).facts.from == FactsFrom::None);
 }
 
 TEST_CASE("numbers per layer count where layers agree") {
@@ -199,7 +199,7 @@ TEST_CASE("numbers per layer count where layers agree") {
       .u32("lfm2.block_count", 3)
       .u32("lfm2.attention.head_count", 32)
       .u32s("lfm2.attention.head_count_kv", {0, 8, 8});
-  const Told agreed = told(file, 4);
+  const GgufReading agreed = reading_of(file, 4);
   CHECK(agreed.facts.kv_heads == 8);
   CHECK(agreed.facts.windows == std::vector<int64_t>{kUnknownWindow, 0, 0});
   CHECK(agreed.remarks.empty());
@@ -208,7 +208,7 @@ TEST_CASE("numbers per layer count where layers agree") {
   differ.text("general.architecture", "deci")
       .u32("deci.attention.head_count", 32)
       .u32s("deci.attention.head_count_kv", {4, 8});
-  const Told differing = told(differ, 3);
+  const GgufReading differing = reading_of(differ, 3);
   CHECK_FALSE(differing.facts.kv_heads);
   REQUIRE(differing.remarks.size() == 1);
   CHECK(differing.remarks[0] ==
@@ -227,7 +227,7 @@ TEST_CASE("latent attention has no head size, but a latent") {
       .u32("deepseek2.rope.dimension_count", 64)
       .u32("deepseek2.expert_count", 64)
       .u32("deepseek2.expert_group_count", 8);
-  const Facts facts = told(file, 9).facts;
+  const Facts facts = reading_of(file, 9).facts;
   CHECK(facts.kv_heads == 16);
   CHECK(facts.kv_latent == 576);
   CHECK(facts.value_dim == 128);
@@ -241,11 +241,12 @@ TEST_CASE("windows follow the pattern where the file has one") {
   file.text("general.architecture", "gemma3")
       .u32("gemma3.block_count", 3)
       .u32("gemma3.attention.sliding_window", 512);
-  CHECK(told(file, 3).facts.windows == std::vector<int64_t>(3, kUnknownWindow));
+  CHECK(reading_of(file, 3).facts.windows ==
+        std::vector<int64_t>(3, kUnknownWindow));
   file.pair("gemma3.attention.sliding_window_pattern", 9,
             GgufFile::number(7, 4) + GgufFile::number(3, 8) +
                 std::string("\1\1\0", 3));
-  CHECK(told(file, 4).facts.windows == std::vector<int64_t>{512, 512, 0});
+  CHECK(reading_of(file, 4).facts.windows == std::vector<int64_t>{512, 512, 0});
 }
 
 TEST_CASE("absurd numbers claim nothing") {
@@ -255,7 +256,7 @@ TEST_CASE("absurd numbers claim nothing") {
       .u32("llama.attention.sliding_window", 8)
       .pair("llama.attention.head_count", 5, "\xff\xff\xff\xff")
       .u32("llama.expert_count", 0);
-  const Facts facts = told(file, 5).facts;
+  const Facts facts = reading_of(file, 5).facts;
   CHECK(facts.windows.empty());
   CHECK_FALSE(facts.heads);
   CHECK_FALSE(facts.experts);

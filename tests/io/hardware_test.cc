@@ -173,7 +173,7 @@ TEST_CASE("names that people write are the profile meant") {
     const auto profile = load_hardware(name, host, diags);
     REQUIRE(profile);
     CHECK(profile->name == meant);
-    CHECK(hardware_called(name) == meant);
+    CHECK(profile_of_accelerator(name) == meant);
   }
   // Every name is of a profile that there is.
   for (const PlainAccelerator& plain : plain_accelerators()) {
@@ -241,7 +241,7 @@ struct ReadProfile {
 ReadProfile read_profile(const std::string& text) {
   Diagnostics diags;
   auto source = std::make_shared<SourceFile>("hw.yaml", text);
-  diags.keep(source);
+  diags.add_source(source);
   ReadProfile result;
   result.profile = read_hardware(source, diags, Tables::Read);
   result.text = testing::messages(diags);

@@ -349,7 +349,7 @@ std::string sharding_text(const std::string& text) {
   CHECK(sharding->dim_where.size() == sharding->spec.dims.size());
   std::string all = sharding->mesh_name + " " + spec_text(sharding->spec);
   for (const AxisName& axis : sharding->replicated) all += " R" + axis;
-  if (sharding->open_beside_axes) all += " open";
+  if (sharding->open_after_axes) all += " open";
   if (sharding->priorities) all += " priorities";
   if (sharding->inlined) {
     for (const AxisRequest& axis : sharding->inlined->axes) {

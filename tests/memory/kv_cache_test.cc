@@ -370,7 +370,7 @@ Case planned(Manifest manifest, const RuleSet& rules, const char* mesh) {
   return {std::move(manifest), *std::move(plan)};
 }
 
-KvAxes axes_of(const Case& c, const KvAxesAsked& asked = {}) {
+KvAxes axes_of(const Case& c, const RequestedKvAxes& asked = {}) {
   Diagnostics diags;
   auto axes = kv_axes(c.manifest, key_projections(c.manifest), {}, c.plan,
                       asked, diags);

@@ -17,29 +17,29 @@
 namespace shardplan {
 namespace {
 
-KeptTensor kv(int64_t heads, int64_t width, int64_t window = 0) {
-  KeptTensor kept;
-  kept.name = "kv";
-  kept.heads = heads;
-  kept.width = width;
-  kept.tokens = window;
-  return kept;
+CachedTensor kv(int64_t heads, int64_t width, int64_t window = 0) {
+  CachedTensor cached;
+  cached.name = "kv";
+  cached.heads = heads;
+  cached.width = width;
+  cached.tokens = window;
+  return cached;
 }
 
-KeptTensor kept_state(const std::string& name, int64_t heads, int64_t width,
-                      DType dtype) {
-  KeptTensor kept = kv(heads, width);
-  kept.name = name;
-  kept.per = KeptTensor::Per::Sequence;
-  kept.dtype = dtype;
-  return kept;
+CachedTensor recurrent_state(const std::string& name, int64_t heads,
+                             int64_t width, DType dtype) {
+  CachedTensor cached = kv(heads, width);
+  cached.name = name;
+  cached.per = CachedTensor::Per::Sequence;
+  cached.dtype = dtype;
+  return cached;
 }
 
-KeptTensor cross(int64_t heads, int64_t width, int64_t tokens = 0) {
-  KeptTensor kept = kv(heads, width, tokens);
-  kept.name = "cross";
-  kept.per = KeptTensor::Per::Source;
-  return kept;
+CachedTensor cross(int64_t heads, int64_t width, int64_t tokens = 0) {
+  CachedTensor cached = kv(heads, width, tokens);
+  cached.name = "cross";
+  cached.per = CachedTensor::Per::Source;
+  return cached;
 }
 
 // A state of 4 heads, keys and values of 2 heads, and a layer without any.
@@ -48,7 +48,7 @@ Facts mixed_facts() {
   facts.from = FactsFrom::Config;
   facts.layers = 4;
   facts.state.kinds = {
-      {true, {kept_state("ssm", 4, 6, DType::F32)}},
+      {true, {recurrent_state("ssm", 4, 6, DType::F32)}},
       {true, {kv(2, 16, 8)}},
       {true, {}},
   };
@@ -145,15 +145,16 @@ TEST_CASE("property: totals are those of every device, one by one") {
         const auto width = testing::draw_in<int64_t>(1, 9);
         switch (testing::draw_in(0, 3)) {
           case 0:
-            layer.kept.push_back(
+            layer.cached.push_back(
                 kv(heads, width, testing::draw_in<int64_t>(0, 9)));
             break;
           case 1:
-            layer.kept.push_back(
+            layer.cached.push_back(
                 cross(heads, width, testing::draw_in<int64_t>(0, 3)));
             break;
           default:
-            layer.kept.push_back(kept_state("s", heads, width, DType::F32));
+            layer.cached.push_back(
+                recurrent_state("s", heads, width, DType::F32));
         }
       }
       facts.state.kinds.push_back(std::move(layer));
@@ -170,8 +171,8 @@ TEST_CASE("property: totals are those of every device, one by one") {
     // One device after another: the first of each row of axes has most.
     Int128 expected = 0;
     for (const uint32_t kind : facts.state.layers) {
-      for (const KeptTensor& each : facts.state.kinds[kind].kept) {
-        const bool state = each.per == KeptTensor::Per::Sequence;
+      for (const CachedTensor& each : facts.state.kinds[kind].cached) {
+        const bool state = each.per == CachedTensor::Per::Sequence;
         const int64_t over = state ? sharding.states : sharding.heads;
         int64_t heads = 0;  // of the first device
         for (int64_t h = 0; h < std::max<int64_t>(each.heads, 1); h += over) {
@@ -183,7 +184,7 @@ TEST_CASE("property: totals are those of every device, one by one") {
         }
         int64_t tokens = 1;
         if (!state) {
-          const bool source = each.per == KeptTensor::Per::Source;
+          const bool source = each.per == CachedTensor::Per::Source;
           int64_t all = request.seq;
           if (source) all = each.tokens > 0 ? each.tokens : request.source;
           tokens = ceil_div(all, sharding.sequence);
@@ -225,17 +226,17 @@ Manifest state_model() {
                                                         {"heads", 4, {}}};
   kinds[{"lm_head.weight", {8, 24}}] = {{"vocab", 0, {}}, {"heads", 0, {}}};
   manifest.kinds = std::make_shared<const ParameterKinds>(std::move(kinds));
-  KeptTensor kept = kept_state("ssm", 4, 6, DType::F32);
-  kept.label = "heads";
-  kept.module = "layers.*.mixer";
+  CachedTensor cached = recurrent_state("ssm", 4, 6, DType::F32);
+  cached.label = "heads";
+  cached.module = "layers.*.mixer";
   manifest.facts.layers = 2;
   manifest.facts.from = FactsFrom::Config;
-  manifest.facts.state = {{{true, {kept}}}, {0, 0}};
+  manifest.facts.state = {{{true, {cached}}}, {0, 0}};
   return manifest;
 }
 
 KvAxes axes_of_states(const Manifest& manifest, const Plan& plan,
-                      const KvAxesAsked& asked = {}) {
+                      const RequestedKvAxes& asked = {}) {
   Diagnostics diags;
   const auto axes = kv_axes(manifest, key_projections(manifest),
                             state_projections(manifest), plan, asked, diags);
@@ -334,12 +335,12 @@ TEST_CASE("keys by no known name are cut as the architecture labels them") {
   kinds[{"layers.*.mlp.up.weight", {32, 8}}] = {{"mlp", 0, {}},
                                                 {"hidden", 0, {}}};
   manifest.kinds = std::make_shared<const ParameterKinds>(kinds);
-  KeptTensor kept = kv(4, 4);
-  kept.label = "kv_heads";
-  kept.module = "layers.*.attention";
+  CachedTensor cached = kv(4, 4);
+  cached.label = "kv_heads";
+  cached.module = "layers.*.attention";
   manifest.facts.layers = 1;
   manifest.facts.from = FactsFrom::Config;
-  manifest.facts.state = {{{true, {kept}}}, {0}};
+  manifest.facts.state = {{{true, {cached}}}, {0}};
   CHECK(key_projections(manifest) == std::vector<KeyProjection>{{0, 0}});
   const Plan plan = testing::placed(
       manifest, testing::rules({{"query_key_value.weight", "tp"}, {".", ""}}),

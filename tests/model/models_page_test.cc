@@ -18,7 +18,7 @@
 #include "model/architecture/quantisation.h"
 #include "model/architectures.h"
 #include "model/forward/definition.h"
-#include "model/kept_state.h"
+#include "model/generation_state.h"
 #include "model/naming/name_scheme.h"
 #include "tests/support/hf_config.h"
 #include "tests/support/source_dir.h"
@@ -180,9 +180,9 @@ std::string models_list() {
   for (const std::string& name : typed_architectures()) {
     const auto all = find_architecture(name);
     std::vector<std::string>& of =
-        all->computes                                    ? computed
-        : kept_names(*all, all->classes.front()).empty() ? tensors
-                                                         : state;
+        all->computes                                     ? computed
+        : state_names(*all, all->classes.front()).empty() ? tensors
+                                                          : state;
     of.insert(of.end(), all->model_types.begin(), all->model_types.end());
     types += all->model_types.size();
   }
@@ -206,7 +206,7 @@ std::string models_page() {
   for (const std::string& name : typed_architectures()) {
     const auto all = find_architecture(name);
     const std::vector<std::string> kept =
-        kept_names(*all, all->classes.front());
+        state_names(*all, all->classes.front());
     known += "| " + in_code(all->model_types) + " | " + all->summary + " | " +
              classes_text(*all) + " | " + computed_text(*all) + " | " +
              joined(kept, ", ") + " | " + joined(name_schemes_of(name), ", ") +

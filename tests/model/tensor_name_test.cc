@@ -166,35 +166,37 @@ StackEvidence evidence(const std::vector<std::string>& types) {
   return layout_hints(model).stacks.at("layers");
 }
 
-std::string told(const std::vector<std::string>& types,
-                 std::optional<int64_t> layers = std::nullopt) {
+std::string stack_text(const std::vector<std::string>& types,
+                       std::optional<int64_t> layers = std::nullopt) {
   const auto stack = stacked_layers(evidence(types), layers);
   if (!stack) return "";
   return std::to_string(stack->layers) + " along " + std::to_string(stack->dim);
 }
 
 TEST_CASE("layers are known by what all tensors of a stack have in common") {
-  CHECK(told({"f32[4, 8]", "f32[4, 8, 16]", "f32[4, 16, 8]"}) == "4 along 0");
-  CHECK(told({"f32[8, 4]", "f32[8, 4, 16]", "f32[16, 4, 8]"}) == "4 along 1");
+  CHECK(stack_text({"f32[4, 8]", "f32[4, 8, 16]", "f32[4, 16, 8]"}) ==
+        "4 along 0");
+  CHECK(stack_text({"f32[8, 4]", "f32[8, 4, 16]", "f32[16, 4, 8]"}) ==
+        "4 along 1");
   // Too few, of one rank, or with a vector: separate layers may look so.
-  CHECK(told({"f32[4, 8]", "f32[4, 8, 16]"}).empty());
-  CHECK(told({"f32[4, 8]", "f32[4, 16]", "f32[4, 32]"}).empty());
-  CHECK(told({"f32[4]", "f32[4, 8]", "f32[4, 8, 16]"}).empty());
+  CHECK(stack_text({"f32[4, 8]", "f32[4, 8, 16]"}).empty());
+  CHECK(stack_text({"f32[4, 8]", "f32[4, 16]", "f32[4, 32]"}).empty());
+  CHECK(stack_text({"f32[4]", "f32[4, 8]", "f32[4, 8, 16]"}).empty());
   // One differs.
-  CHECK(told({"f32[4, 8]", "f32[4, 8, 16]", "f32[5, 16, 8]"}).empty());
+  CHECK(stack_text({"f32[4, 8]", "f32[4, 8, 16]", "f32[5, 16, 8]"}).empty());
   // Either may be the stack.
-  CHECK(told({"f32[4, 8]", "f32[4, 8, 16]", "f32[4, 8, 32]"}).empty());
+  CHECK(stack_text({"f32[4, 8]", "f32[4, 8, 16]", "f32[4, 8, 32]"}).empty());
 }
 
 TEST_CASE("the number of layers that the facts give is enough by itself") {
-  CHECK(told({"f32[4, 8, 16]"}, 4) == "4 along 0");
-  CHECK(told({"f32[8, 4, 16]"}, 4) == "4 along 1");
-  CHECK(told({"f32[4]"}, 4) == "4 along 0");
-  CHECK(told({"f32[4, 4, 16]"}, 4).empty());
-  CHECK(told({"f32[3, 5]"}, 4).empty());
-  CHECK(told({"f32[]"}, 4).empty());
-  CHECK(told({"f32[1, 5]"}, 1).empty());
-  CHECK(told({"f32[4, 8]", "f32[4, 8, 16]", "f32[4, 8, 32]"}, 8) ==
+  CHECK(stack_text({"f32[4, 8, 16]"}, 4) == "4 along 0");
+  CHECK(stack_text({"f32[8, 4, 16]"}, 4) == "4 along 1");
+  CHECK(stack_text({"f32[4]"}, 4) == "4 along 0");
+  CHECK(stack_text({"f32[4, 4, 16]"}, 4).empty());
+  CHECK(stack_text({"f32[3, 5]"}, 4).empty());
+  CHECK(stack_text({"f32[]"}, 4).empty());
+  CHECK(stack_text({"f32[1, 5]"}, 1).empty());
+  CHECK(stack_text({"f32[4, 8]", "f32[4, 8, 16]", "f32[4, 8, 32]"}, 8) ==
         "8 along 1");
 }
 

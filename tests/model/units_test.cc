@@ -219,7 +219,7 @@ TEST_CASE("given facts are taken, others inferred, with the reason") {
                          {"layers.0.self_attn.k_norm.weight", "bf16[8]"},
                          {"layers.0.mlp.down_proj.weight", "bf16[64, 32]"}});
   const UnitFacts inferred = unit_facts(model);
-  CHECK(!inferred.given());
+  CHECK(!inferred.are_trusted());
   CHECK(inferred.facts.heads == 8);
   CHECK(inferred.facts.kv_heads == 2);
   CHECK(!inferred.why.empty());
@@ -228,7 +228,7 @@ TEST_CASE("given facts are taken, others inferred, with the reason") {
   model.facts.from = FactsFrom::Manifest;
   model.facts.heads = 4;
   const UnitFacts given = unit_facts(model);
-  CHECK(given.given());
+  CHECK(given.are_trusted());
   CHECK(given.facts.heads == 4);
   CHECK(!given.facts.kv_heads);
   CHECK(given.why.empty());

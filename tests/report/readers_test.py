@@ -62,9 +62,9 @@ def with_formats(compare, cases, formats):
         yield name, made
 
 
-def told(report):
+def finding_counts(report):
     return collections.Counter(
-        map(sarif_schema_test.told, report["diagnostics"]))
+        map(sarif_schema_test.finding_key, report["diagnostics"]))
 
 
 # Each reader yields what is wrong with a text, beside the report in JSON.
@@ -106,7 +106,7 @@ def read_github(text, report):
         if "file" in keys:
             places[unescaped(keys["file"]), int(keys["line"]),
                    int(keys["col"])] += 1
-    meant = told(report)
+    meant = finding_counts(report)
     # What a change does besides is a note of annotations alone.
     more = [key for key in found - meant
             if report["command"] not in ("gate", "diff") or key[1] != "note"]
@@ -225,7 +225,7 @@ def read_junit(text, report):
          "".join(child.text for child in case).rstrip("\n"))
         for case in cases if case.get("name") != "no findings")
     meant = collections.Counter()
-    for (code, severity, message), count in told(report).items():
+    for (code, severity, message), count in finding_counts(report).items():
         meant[code, severity == "error", message] += count
     if found != meant:
         yield f"differs: {list(meant - found)[:2]} {list(found - meant)[:2]}"
@@ -248,7 +248,7 @@ def main():
     cases = list(with_formats(compare, schema_test.chosen_cases(compare),
                               formats))
     wrong, read, report = [], collections.Counter(), None
-    shown = collections.Counter()  # findings that each format told
+    shown = collections.Counter()  # findings that each format reports
     for run, result in schema_test.run_all(compare, program, cases):
         text = result.streams["stdout"].decode("utf-8")
         if schema_test.is_json(compare, run.words):

@@ -108,7 +108,7 @@ Row any_row() {
           any_spec(),
           ViewsCell{{{any_name(), {{"ep", draw_in<int64_t>(1, 9)}}},
                      {any_name() + "2", {{"cp", 2}, {"tp", 4}}}}},
-          DealtCell{any_name(), whole()},
+          WholePlacementCell{any_name(), whole()},
           MemoryRange{whole(), whole(), real()},
           ByteBracket{whole(), whole(), whole()},
           DurationBracket{real(), real(), real()},
@@ -174,7 +174,7 @@ struct Expected {
     }
     return views;
   }
-  Json operator()(const DealtCell& cell) const {
+  Json operator()(const WholePlacementCell& cell) const {
     return {{"axis", cell.axis}, {"rank", cell.rank}};
   }
   Json operator()(const Prose& prose) const { return printable(prose.text); }

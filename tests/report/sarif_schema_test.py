@@ -85,11 +85,11 @@ def as_shown(diagnostic):
     return "\n".join(lines)
 
 
-def told(diagnostic):
+def finding_key(diagnostic):
     return diagnostic["code"], diagnostic["severity"], as_shown(diagnostic)
 
 
-def told_by(log):
+def findings_in(log):
     run = log["runs"][0]
     for result in run["results"]:
         yield (result["ruleId"], result["level"],
@@ -110,8 +110,8 @@ def mistakes_of_meaning(log, report):
               for r in run["results"]]
     if len(set(prints)) != len(prints):
         yield "two results have one fingerprint"
-    meant = collections.Counter(map(told, report["diagnostics"]))
-    found = collections.Counter(told_by(log))
+    meant = collections.Counter(map(finding_key, report["diagnostics"]))
+    found = collections.Counter(findings_in(log))
     for lost in meant - found:
         yield f"a finding is lost: {lost}"
     for more in found - meant:

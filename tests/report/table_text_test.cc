@@ -238,7 +238,7 @@ TEST_CASE("a column that gives way stands below where a row is too wide") {
               {left("mesh"), left("breaks_at", "breaks at")},
               rows_of({{std::string("tp=1"), std::string("batch 25")},
                        {std::string("tp=2"), std::string()}})};
-  table.columns[1].gives_way = true;
+  table.columns[1].below_if_wide = true;
   CHECK(printed(table, text_of_width(40)) ==
         "mesh  breaks at\ntp=1  batch 25\ntp=2\n");
   CHECK(printed(table, text_of_width(12)) ==

@@ -322,7 +322,7 @@ ParameterStages drawn_stages(const HeldModel& model, const AxisName& axis) {
         std::any_of(dims.begin(), dims.end(), [&](const AxisNames& axes) {
           return std::find(axes.begin(), axes.end(), axis) != axes.end();
         });
-    ParameterStages::Held held;
+    ParameterStages::StagePair held;
     if (!is_cut) {
       held.first = static_cast<int32_t>(draw_in<int64_t>(0, stages.stages));
       if (last > 0 && held.first == 0 && draw_bool()) held.second = last;
@@ -356,7 +356,7 @@ TEST_CASE("stages: what devices hold adds up to copies of what there is") {
       const int64_t stage = mesh.coordinates(device)[axis];
       int64_t bytes = 0;
       for (size_t i = 0; i < model.manifest.size(); ++i) {
-        const ParameterStages::Held& on = stages.of[i];
+        const ParameterStages::StagePair& on = stages.of[i];
         if (on.first >= 0 && on.first != stage && on.second != stage) continue;
         bytes += bytes_on(model, i, device);
       }
@@ -365,7 +365,7 @@ TEST_CASE("stages: what devices hold adds up to copies of what there is") {
     }
     for (size_t i = 0; i < model.manifest.size(); ++i) {
       const Placement& p = model.plan.of(i);
-      const ParameterStages::Held& on = stages.of[i];
+      const ParameterStages::StagePair& on = stages.of[i];
       const int64_t of_stages = on.second >= 0 ? 2 : 1;
       copies +=
           Int128{p.type.bytes()} *

@@ -88,15 +88,15 @@ TEST_CASE("the first rule wins; counts say who took what") {
   const Matches matches = match(
       matcher, manifest, [](size_t i) { return i != 2; }, 1);
   CHECK(matches.winner == std::vector<int32_t>{0, 0, -1, -1});
-  CHECK(matches.rules[0].found == 3);
-  CHECK(matches.rules[0].won == 2);
-  CHECK(matches.rules[1].found == 1);
-  CHECK(matches.rules[1].won == 0);
+  CHECK(matches.rules[0].matched == 3);
+  CHECK(matches.rules[0].decided == 2);
+  CHECK(matches.rules[1].matched == 1);
+  CHECK(matches.rules[1].decided == 0);
   CHECK(matches.rules[1].winners == Found{0});
   // Found in a name that nobody may decide.
-  CHECK(matches.rules[2].found == 1);
+  CHECK(matches.rules[2].matched == 1);
   CHECK(matches.rules[2].winners.empty());
-  CHECK(matches.rules[3].found == 0);
+  CHECK(matches.rules[3].matched == 0);
 }
 
 TEST_CASE("the answer is the same for any number of threads") {
@@ -114,8 +114,8 @@ TEST_CASE("the answer is the same for any number of threads") {
     const Matches many = match(matcher, manifest, all, jobs);
     CHECK(many.winner == one.winner);
     for (size_t r = 0; r < one.rules.size(); ++r) {
-      CHECK(many.rules[r].found == one.rules[r].found);
-      CHECK(many.rules[r].won == one.rules[r].won);
+      CHECK(many.rules[r].matched == one.rules[r].matched);
+      CHECK(many.rules[r].decided == one.rules[r].decided);
       CHECK(many.rules[r].winners == one.rules[r].winners);
     }
   }
@@ -143,8 +143,8 @@ Manifest numbered_names(int layers, int experts) {
 bool is_same(const Matches& a, const Matches& b) {
   bool same = a.winner == b.winner && a.rules.size() == b.rules.size();
   for (size_t i = 0; same && i < a.rules.size(); ++i) {
-    same = a.rules[i].found == b.rules[i].found &&
-           a.rules[i].won == b.rules[i].won &&
+    same = a.rules[i].matched == b.rules[i].matched &&
+           a.rules[i].decided == b.rules[i].decided &&
            a.rules[i].winners == b.rules[i].winners;
   }
   return same;
@@ -357,8 +357,8 @@ TEST_CASE("rules that are found in everything, and equal ones, are counted") {
   const Matches matches =
       matches_of(*found, matcher.rules(), [](size_t) { return true; });
   CHECK(is_same(matches, by_loop(matcher, manifest)));
-  CHECK(matches.rules[0].won == 300);
-  CHECK(matches.rules[3].found == 300);
+  CHECK(matches.rules[0].decided == 300);
+  CHECK(matches.rules[3].matched == 300);
   CHECK(matches.rules[3].winners == std::vector<int>{0});
 }
 
@@ -430,7 +430,7 @@ TEST_CASE("patterns that are costly together are searched for one by one") {
   const Matcher matcher = compiled(testing::rules(entries));
   const Matches loop = by_loop(matcher, manifest);
   const auto all = [](size_t) { return true; };
-  CHECK(loop.rules[5].found > 0);
+  CHECK(loop.rules[5].matched > 0);
   CHECK(is_same(match_every_name(matcher, manifest, all, 1), loop));
   CHECK(is_same(match_every_name(matcher, manifest, all, 3), loop));
 }

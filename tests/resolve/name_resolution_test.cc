@@ -411,7 +411,7 @@ TEST_CASE("specs of the last dimensions are shifted, or lose their first") {
   CHECK(aligned("tp, None", 2) == spec("tp, None"));
   CHECK(aligned("tp, fsdp", 1) == spec("fsdp"));
   CHECK(aligned("tp", 0) == PartitionSpec());
-  rule.short_has_first = true;
+  rule.short_uses_first = true;
   CHECK(aligned("tp, None", 3) == spec("None, tp, None"));
   CHECK(aligned("tp, None", 1) == spec("tp"));
 }

@@ -88,8 +88,8 @@ TEST_CASE("scalars are placed without asking the rules when strict") {
   CHECK_FALSE(strict.is_unmatched(strict.of(0)));
   // A size of 1 is not a scalar.
   CHECK(strict.of(1).rule == 1);
-  CHECK(strict.rules[0].found == 2);
-  CHECK(strict.rules[0].won == 1);
+  CHECK(strict.rules[0].matched == 2);
+  CHECK(strict.rules[0].decided == 1);
   ResolveOptions verbatim;
   verbatim.strict = false;
   const Plan plan = resolved(manifest, rules, verbatim);
@@ -165,10 +165,10 @@ TEST_CASE("a plan remembers its rules and who shadows whom") {
   REQUIRE(plan.rules.size() == 5);
   CHECK(plan.rules[2].line == 3);
   CHECK(plan.rules[2].shadowed_by == std::vector<int>{1, 2});
-  CHECK(plan.rules[3].found == 3);
-  CHECK(plan.rules[3].won == 1);
+  CHECK(plan.rules[3].matched == 3);
+  CHECK(plan.rules[3].decided == 1);
   CHECK(plan.rules[3].shadowed_by.empty());
-  CHECK(plan.rules[4].found == 0);
+  CHECK(plan.rules[4].matched == 0);
 }
 
 TEST_CASE("declarations store dimensions otherwise, and totals stay") {
@@ -252,7 +252,7 @@ TEST_CASE("logical axes place what no rule matches") {
   const Plan plan = resolved(manifest, rules);
   CHECK(plan.of(0).rule == 0);
   CHECK(*plan.of(0).requested == spec("embed, mlp"));
-  CHECK(plan.of(0).asked() == spec("fsdp, tp"));
+  CHECK(plan.of(0).requested_spec() == spec("fsdp, tp"));
   CHECK(plan.of(0).spec == spec("fsdp, tp"));
   CHECK(plan.of(0).logical_rules == std::vector<int>{2, 1});
   CHECK_FALSE(plan.is_unmatched(plan.of(0)));

@@ -271,7 +271,7 @@ Loaded load(const std::string& family,
   const std::vector<std::string> paths = {"@" + family};
   auto rules = load_rules(paths, std::nullopt, {}, host, diags);
   REQUIRE(rules.has_value());
-  settle_views(*rules, mesh);
+  mark_inactive_views(*rules, mesh);
   auto matcher = Matcher::compile(*rules, true, diags);
   REQUIRE(matcher.has_value());
   CHECK(diags.all().empty());
@@ -472,7 +472,7 @@ TEST_CASE("experts take the same bytes, stacked or one by one") {
                                            {"experts:efsdp=8,etp=4", 32}}) {
       const Mesh mesh = testing::mesh_with_views("fsdp=4,tp=8", {row.view});
       RuleSet rules = testing::shipped_rules("@" + names.family);
-      settle_views(rules, mesh);
+      mark_inactive_views(rules, mesh);
       for (const auto& form : forms) {
         CAPTURE(names.family);
         CAPTURE(row.view);

@@ -45,12 +45,12 @@ PlanSpace drawn_space(std::mt19937& random) {
   space.head = static_cast<double>(of({0, 1, 5})) / 2;
   space.experts = of({0, 0, 4});
   const std::vector<const char*> names = {"any", "megatron", "torch", "jax"};
-  space.ways = framework_ways(names[random() % names.size()]);
-  for (const auto name : space.ways.remats) space.remats.emplace_back(name);
+  space.features = framework_features(names[random() % names.size()]);
+  for (const auto name : space.features.remats) space.remats.emplace_back(name);
   using enum PlanAxis;
   for (const PlanAxis axis : {Stages, Replicas, Shards, Sequence, Tensor}) {
-    const bool is_there = (axis != Stages || space.ways.stages) &&
-                          (axis != Shards || space.ways.shards);
+    const bool is_there = (axis != Stages || space.features.stages) &&
+                          (axis != Shards || space.features.shards);
     if (is_there && random() % 4 != 0) space.over.push_back(axis);
   }
   if (!contains(space.over, Shards) && !contains(space.over, Replicas)) {

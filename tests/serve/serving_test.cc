@@ -38,10 +38,10 @@ Serving served(const Json& config, const ServingInput& input) {
   return *answer;
 }
 
-Bracket sum_of_taken(const Serving& serving, Taken taken) {
+Bracket sum_of_part(const Serving& serving, MemoryPart part) {
   Bracket sum;
   for (const Overhead& row : serving.overheads) {
-    if (row.taken == taken) sum = sum + row.bytes;
+    if (row.part == part) sum = sum + row.bytes;
   }
   return sum;
 }
@@ -53,7 +53,7 @@ TEST_CASE("vLLM: share of the total, less weights and the step") {
   input.share = 0.5;
   const Serving s = served(served_llama(), input);
   CHECK(s.share_bytes == Bracket{20 * kGiB, 20 * kGiB, 20 * kGiB});
-  const Bracket step = sum_of_taken(s, Taken::InShare);
+  const Bracket step = sum_of_part(s, MemoryPart::InShare);
   const ServedStage& stage = s.stage();
   CHECK(stage.available.estimate ==
         20 * kGiB - stage.weights.total - step.estimate);
@@ -70,9 +70,9 @@ TEST_CASE("SGLang: share of what is free, less weights") {
   ServingInput input = input_of("sglang", 40, 2);
   input.share = 0.5;
   const Serving s = served(served_llama(), input);
-  const Bracket before = sum_of_taken(s, Taken::Before);
+  const Bracket before = sum_of_part(s, MemoryPart::Before);
   CHECK(s.share_bytes.estimate == (40 * kGiB - before.estimate) / 2);
-  CHECK(sum_of_taken(s, Taken::InShare) == Bracket{});
+  CHECK(sum_of_part(s, MemoryPart::InShare) == Bracket{});
   CHECK(s.stage().available.estimate ==
         s.share_bytes.estimate - s.stage().weights.total);
 }
@@ -139,15 +139,16 @@ TEST_CASE("a longer step takes more, more sequences do not take less") {
   input.batched_tokens = 1024;
   input.sequences = 64;
   const int64_t base =
-      sum_of_taken(served(served_mixtral(), input), Taken::InShare).estimate;
+      sum_of_part(served(served_mixtral(), input), MemoryPart::InShare)
+          .estimate;
   input.batched_tokens = 8192;
   const int64_t longer =
-      sum_of_taken(served(served_mixtral(), input), Taken::InShare).estimate;
+      sum_of_part(served(served_mixtral(), input), MemoryPart::InShare)
+          .estimate;
   CHECK(longer > base);
   input.sequences = 8192;
-  CHECK(
-      sum_of_taken(served(served_mixtral(), input), Taken::InShare).estimate >=
-      longer);
+  CHECK(sum_of_part(served(served_mixtral(), input), MemoryPart::InShare)
+            .estimate >= longer);
 }
 
 TEST_CASE("what is not known is refused") {

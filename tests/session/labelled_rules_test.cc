@@ -48,7 +48,7 @@ Plan plan_of(const Manifest& manifest, const std::string& named,
   Diagnostics diags;
   const Mesh mesh = mesh_of(mesh_text);
   RuleSet rules = testing::shipped_rules(named);
-  settle_views(rules, mesh);
+  mark_inactive_views(rules, mesh);
   auto plan = resolve(manifest, rules, mesh, {}, diags);
   REQUIRE(plan);
   return *std::move(plan);

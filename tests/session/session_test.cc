@@ -93,7 +93,7 @@ TEST_CASE("the answer does not depend on the number of threads") {
 }
 
 // Stages in the order in which they were reported.
-class StagesTold : public ProgressListener {
+class RecordedStages : public ProgressListener {
  public:
   void stage(std::string_view text) override { texts.emplace_back(text); }
   std::vector<std::string> texts;
@@ -107,13 +107,13 @@ TEST_CASE("a session needs no command line") {
   request.mesh = std::make_shared<SourceFile>("mesh", "fsdp=2,tp=2");
   request.unmatched = Unmatched::Replicate;
   Diagnostics diags;
-  StagesTold told;
-  const auto session = open_session(request, {}, host, diags, told);
+  RecordedStages progress;
+  const auto session = open_session(request, {}, host, diags, progress);
   REQUIRE(session);
   CHECK(session->plan.mesh.devices() == 4);
   CHECK(session->memory.max > 0);
   CHECK(diags.count(Severity::Error) == 1);  // 33 rows over tp=2
-  CHECK(told.texts ==
+  CHECK(progress.texts ==
         std::vector<std::string>{"reading the model", "matching rules",
                                  "checking the plan", "looking for fixes"});
   CHECK(host.out.empty());
@@ -128,8 +128,8 @@ TEST_CASE("axes that memory is asked for are mentioned") {
     request.rules = {"rules.yaml"};
     request.mesh = std::make_shared<SourceFile>("mesh", "fsdp=2,tp=2,dp=2");
     Diagnostics diags;
-    StagesTold told;
-    REQUIRE(open_session(request, memory, host, diags, told));
+    RecordedStages progress;
+    REQUIRE(open_session(request, memory, host, diags, progress));
     int64_t count = 0;
     for (const Diagnostic& diagnostic : diags.all()) {
       count += diagnostic.code == Code::UnmentionedAxis ? 1 : 0;

@@ -172,8 +172,8 @@ struct RandomPlan {
         lives(lifetimes_of(program)) {}
 
   // Every register, as `made` leaves it.
-  PerRegister<DeviceTensors> registers(const KeptTypes& types,
-                                       const ShardedRun::Made& made) {
+  PerRegister<DeviceTensors> registers(const StorageTypes& types,
+                                       const ShardedRun::OnResult& made) {
     Diagnostics diags;
     const PerValue<Tensor> values =
         make_values(graph, ValueSource::Random, 3, diags).value();
@@ -202,9 +202,9 @@ TEST_CASE(
   int shared = 0;
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     CAPTURE(seed);
-    const KeptTypes types{Arithmetic::F32,
-                          seed % 3 == 0 ? Storage::BF16 : Storage::F32,
-                          seed % 4 == 0 ? Storage::F16 : Storage::F32};
+    const StorageTypes types{Arithmetic::F32,
+                             seed % 3 == 0 ? Storage::BF16 : Storage::F32,
+                             seed % 4 == 0 ? Storage::F16 : Storage::F32};
     RandomPlan plan(seed);
     const auto apart =
         plan.registers(types, [](const Instruction&, DeviceTensors& made) {

@@ -58,7 +58,7 @@ std::unique_ptr<Counted> counted(const Json& config, const std::string& rules,
   all.model = forward_graphs(manifest, *std::move(model), pass);
   const ForwardPlan of{manifest, *plan, &*all.rules->rules, {}, Storage::F32};
   all.once = forward_collectives(*all.model, of, all.diags);
-  all.each = forward_collectives(*all.model, of, all.diags, AlikeLayers::Each);
+  all.each = forward_collectives(*all.model, of, all.diags, EqualLayers::Each);
   return result;
 }
 

@@ -378,29 +378,31 @@ TEST_CASE("precision: partial sums are kept in the reduce type") {
 TEST_CASE("precision: only runs in float32 round") {
   const float expected = rounded(1.0F / 3, Storage::F16);
   const Tensor plain = third();
-  keep(plain, Arithmetic::F32, Storage::F16);
+  round_in_place(plain, Arithmetic::F32, Storage::F16);
   CHECK(plain.data<float>()[0] == expected);
   const Tensor wide = converted(third(), Element::F64);
   const Tensor before = copy(wide);
-  keep(wide, Arithmetic::F64, Storage::F16);
-  keep(wide, Arithmetic::Field, Storage::F16);
+  round_in_place(wide, Arithmetic::F64, Storage::F16);
+  round_in_place(wide, Arithmetic::Field, Storage::F16);
   CHECK(bitwise_equal(wide, before));
-  CHECK(kept(wide, {}, Arithmetic::F64, Storage::F16).storage == wide.storage);
+  CHECK(stored_result(wide, {}, Arithmetic::F64, Storage::F16).storage ==
+        wide.storage);
 }
 
 TEST_CASE("precision: what others hold is copied before it is rounded") {
   const Tensor whole = third();
   const Tensor before = copy(whole);
   const Tensor shard = slice(whole, 0, 0, 1);
-  const Tensor loaded = kept(shard, {}, Arithmetic::F32, Storage::BF16);
+  const Tensor loaded =
+      stored_result(shard, {}, Arithmetic::F32, Storage::BF16);
   CHECK(bitwise_equal(whole, before));
   CHECK(loaded.data<float>()[0] == rounded(1.0F / 3, Storage::BF16));
   // A view of an operand, which was rounded when it was made.
   const Tensor view = reshaped(loaded, {1, 1});
   const std::vector<Tensor> operands = {loaded};
-  CHECK(kept(view, operands, Arithmetic::F32, Storage::BF16).storage ==
+  CHECK(stored_result(view, operands, Arithmetic::F32, Storage::BF16).storage ==
         loaded.storage);
-  CHECK(kept(whole, {}, Arithmetic::F32, Storage::F32).storage ==
+  CHECK(stored_result(whole, {}, Arithmetic::F32, Storage::F32).storage ==
         whole.storage);
 }
 
@@ -410,7 +412,7 @@ TEST_CASE("precision: a collective sends what its operand is kept in") {
   const ValueId h = g.einsum("bd,df->bf", x, g.parameter({8, 4}, "tp, None"));
   g.want(h, "None, None");
   g.einsum("bd,df->bf", h, g.parameter({4, 8}, "tp, None"));
-  const KeptTypes mixed{Arithmetic::F32, Storage::BF16, Storage::F16};
+  const StorageTypes mixed{Arithmetic::F32, Storage::BF16, Storage::F16};
   for (const Overlap overlap : {Overlap::Off, Overlap::Ring}) {
     const Program program = g.plan({overlap, nullptr});
     const PerRegister<Storage> registers = register_types(program, mixed);

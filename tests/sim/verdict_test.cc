@@ -565,8 +565,8 @@ TEST_CASE("unseen: shards that are alike could be exchanged") {
   CHECK(verdict_of(run(g, values)) == Verdict::Ok);
   CHECK(verdict_of(run(g, values, fault)) == Verdict::Mismatch);
   set(values, scale, 1);
-  check_only(run(g, values), Kind::AlikeShards, scale);
-  check_only(run(g, values, fault), Kind::AlikeShards, scale);
+  check_only(run(g, values), Kind::EqualShards, scale);
+  check_only(run(g, values, fault), Kind::EqualShards, scale);
   // Whole on every device, there is nothing to exchange.
   g.want(scale, "None");
   g.want(x, "None, None");
@@ -584,7 +584,7 @@ TEST_CASE("unseen: shards may be alike along one axis of several") {
         values[ValueId(0)].data<float>()[i - 8];
   }
   const Simulation s = run(g, values);
-  check_only(s, Kind::AlikeShards, w);
+  check_only(s, Kind::EqualShards, w);
   CHECK(s.unseen[0].axes == AxisNames{"a"});
 }
 

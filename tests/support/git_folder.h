@@ -24,9 +24,9 @@ inline std::vector<std::pair<std::string, std::string>> no_git_settings() {
 }
 
 // A host that stands in `folder`, and whose programs get `variables` too.
-class HostAt : public PassingHost {
+class HostAt : public ForwardingHost {
  public:
-  HostAt(Host& below, std::string path) : PassingHost(below) {
+  HostAt(Host& below, std::string path) : ForwardingHost(below) {
     folder = std::move(path);
   }
 
@@ -38,7 +38,7 @@ class HostAt : public PassingHost {
     commands.push_back(command);
     auto all = environment;
     all.insert(all.end(), variables.begin(), variables.end());
-    return PassingHost::start(command, all, why);
+    return ForwardingHost::start(command, all, why);
   }
 
   std::string folder;

@@ -75,7 +75,7 @@ inline std::unique_ptr<Synthesis> synthesize_text(
   auto result = std::make_unique<Synthesis>();
   const auto source =
       std::make_shared<const SourceFile>("config.json", std::move(text));
-  result->diags.keep(source);
+  result->diags.add_source(source);
   const auto document = parse_document(source, result->diags);
   if (document) {
     result->manifest = synthesize_manifest(*document, result->diags,

@@ -31,7 +31,7 @@ inline Linted lint_of(const Manifest& manifest, RuleSet rules,
                       const Mesh& on_mesh, const ResolveOptions& resolving = {},
                       const LintOptions& options = {}, Diagnostics diags = {}) {
   Linted result{std::move(rules), std::move(diags)};
-  settle_views(result.rules, on_mesh);
+  mark_inactive_views(result.rules, on_mesh);
   const auto plan =
       resolve(manifest, result.rules, on_mesh, resolving, result.diags);
   if (!plan) bad_text("not resolved", mesh_text(on_mesh));

@@ -20,7 +20,7 @@ inline std::unique_ptr<ReadArchitecture> read_architecture_text(
     const std::string& text) {
   auto result = std::make_unique<ReadArchitecture>();
   const auto source = std::make_shared<const SourceFile>("a.yaml", text);
-  result->diags.keep(source);
+  result->diags.add_source(source);
   result->architecture = read_user_architecture(
       source, [](std::string_view name) { return find_architecture(name); },
       result->diags);

@@ -17,7 +17,7 @@
 namespace shardplan::testing {
 
 std::unique_ptr<Trained> trained(const Json& config, const char* axes,
-                                 ForwardPass pass, AlikeLayers alike,
+                                 ForwardPass pass, EqualLayers equal_layers,
                                  const std::string& trainable) {
   auto result = std::make_unique<Trained>();
   Trained& all = *result;
@@ -41,7 +41,8 @@ std::unique_ptr<Trained> trained(const Json& config, const char* axes,
   all.model = forward_graphs(manifest, *std::move(model), pass, frozen);
   all.program = partition_layers(
       *all.model, {manifest, *all.plan, &*all.rules->rules, {}},
-      [](const Program&, const LayerCycle&) { return true; }, alike, all.diags);
+      [](const Program&, const LayerCycle&) { return true; }, equal_layers,
+      all.diags);
   REQUIRE_MESSAGE(all.program, messages(all.diags));
   return result;
 }

@@ -33,7 +33,7 @@ struct Trained {
 // With the rules of @all_models. `trainable`: a pattern of names; "" is all.
 std::unique_ptr<Trained> trained(const Json& config, const char* axes,
                                  ForwardPass pass,
-                                 AlikeLayers alike = AlikeLayers::Once,
+                                 EqualLayers equal_layers = EqualLayers::Once,
                                  const std::string& trainable = "");
 
 MemoryBracket bracket_of(Trained& all, const StepOptions& step,

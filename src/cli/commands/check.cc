@@ -286,7 +286,7 @@ Exit run_fix(Context& context) {
 
 // `check` without MODEL checks every target of the configuration.
 
-Cell fullest_device(const JudgedTarget& target) {
+Cell fullest_device(const CheckedTarget& target) {
   if (!target.session) return {};
   return ByteSize{target.memory && !target.memory->budget.classes.empty()
                       ? target.memory->budget.classes.front().total
@@ -295,12 +295,12 @@ Cell fullest_device(const JudgedTarget& target) {
 
 // Returns "2 errors, 1 warning in 3 of 12 targets".
 std::string targets_verdict(const Diagnostics& diags,
-                            const std::vector<JudgedTarget>& judged) {
-  const auto all = std::ssize(judged);
+                            const std::vector<CheckedTarget>& checked) {
+  const auto all = std::ssize(checked);
   int64_t found = 0;
   int64_t broken = 0;
   int64_t allowed = 0;
-  for (const JudgedTarget& target : judged) {
+  for (const CheckedTarget& target : checked) {
     const bool any = target.diags.count(Severity::Error) > 0 ||
                      target.diags.count(Severity::Warning) > 0;
     found += any ? 1 : 0;
@@ -333,9 +333,9 @@ Table with_targets(const std::vector<std::pair<std::string, Table>>& parts) {
   return table;
 }
 
-Table judged_table(const std::vector<JudgedTarget>& judged) {
+Table targets_table(const std::vector<CheckedTarget>& checked) {
   std::vector<Row> rows;
-  for (const JudgedTarget& target : judged) {
+  for (const CheckedTarget& target : checked) {
     const int64_t errors = target.diags.count(Severity::Error);
     rows.push_back(
         {target.name,
@@ -375,7 +375,7 @@ std::optional<Asked> asked_targets(Context& context) {
     config =
         read_config(*path, run.config ? ConfigFrom::Named : ConfigFrom::Found,
                     context.host, known);
-    context.diags.keep_sources(known);
+    context.diags.add_sources(known);
   }
   if (!config || config->targets.empty()) {
     return context.diags.error(Code::Usage, {}, "`check` needs MODEL")
@@ -395,27 +395,27 @@ Exit check_targets(Context& context) {
   std::optional<Asked> asked = asked_targets(context);
   if (!asked) return Exit::CouldNotRun;
   const std::vector<Setting> severities = severity_settings(context.options);
-  std::vector<JudgedTarget> judged(asked->targets.size());
+  std::vector<CheckedTarget> checked(asked->targets.size());
   SharedHost host(context.host, std::make_shared<std::mutex>());
-  Pieces pieces(context.progress, "target", judged.size());
-  parallel_for(std::ssize(judged), thread_count(context.options.planning.jobs),
+  WorkProgress work(context.progress, "target", checked.size());
+  parallel_for(std::ssize(checked), thread_count(context.options.planning.jobs),
                [&](int64_t i) {
                  const Target& target = asked->targets[static_cast<size_t>(i)];
-                 pieces.begin(target.name);
+                 work.begin(target.name);
                  std::vector<Setting> settings =
                      target_settings(asked->config.settings, target.settings);
                  settings.insert(settings.end(), severities.begin(),
                                  severities.end());
-                 judged[static_cast<size_t>(i)] =
-                     judge_target(target, settings, Fixes::Find, host);
+                 checked[static_cast<size_t>(i)] =
+                     check_target(target, settings, Fixes::Find, host);
                });
   std::vector<NamedFindings> named;
-  for (JudgedTarget& target : judged) {
+  for (CheckedTarget& target : checked) {
     named.push_back({target.name, &target.diags});
   }
   if (!use_baseline(context, named)) return Exit::CouldNotRun;
   std::vector<FindingsOf> found;
-  for (const JudgedTarget& target : judged) {
+  for (const CheckedTarget& target : checked) {
     found.push_back({target.name, &target.diags});
   }
   add_findings_of(found, context.diags);
@@ -425,18 +425,18 @@ Exit check_targets(Context& context) {
   report.main_file = asked->config.files.front();
   report.diagnostics_are_the_answer = true;
   const auto count = [&](auto&& is_one) {
-    return Count{std::ranges::count_if(judged, is_one)};
+    return Count{std::ranges::count_if(checked, is_one)};
   };
   report.summary = {
-      {"targets", Count{std::ssize(judged)}},
-      {"failed", count([](const JudgedTarget& target) {
+      {"targets", Count{std::ssize(checked)}},
+      {"failed", count([](const CheckedTarget& target) {
          return target.diags.has_errors();
        })},
       {"errors", Count{context.diags.count(Severity::Error)}},
       {"warnings", Count{context.diags.count(Severity::Warning)}}};
-  report.tables = {judged_table(judged)};
+  report.tables = {targets_table(checked)};
   std::vector<std::pair<std::string, Table>> parts[3];
-  for (const JudgedTarget& target : judged) {
+  for (const CheckedTarget& target : checked) {
     if (!target.session) continue;
     parts[0].emplace_back(target.name, placements_table(*target.session));
     parts[1].emplace_back(target.name, corrections_table(*target.session));
@@ -445,7 +445,7 @@ Exit check_targets(Context& context) {
   for (const auto& part : parts) {
     if (!part.empty()) report.tables.push_back(with_targets(part));
   }
-  report.headline = {targets_verdict(context.diags, judged)};
+  report.headline = {targets_verdict(context.diags, checked)};
   return finish_in_part(context, std::move(report));
 }
 

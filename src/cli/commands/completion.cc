@@ -78,7 +78,7 @@ std::string flag_words(const Flag& flag) {
 std::string flags_of(const Command& command) {
   std::string text;
   for (const Flag& flag : flags()) {
-    if (is_taken_by(flag, command.name)) text += flag_words(flag) + " ";
+    if (is_accepted_by(flag, command.name)) text += flag_words(flag) + " ";
   }
   return text + "--help";
 }
@@ -215,7 +215,7 @@ std::string zsh_script() {
     const std::string words = joined(argument_words(command), " ");
     cases += "    " + name + ")\n      _arguments \\\n";
     for (const Flag& flag : flags()) {
-      if (is_taken_by(flag, command.name)) cases += zsh_flag(flag);
+      if (is_accepted_by(flag, command.name)) cases += zsh_flag(flag);
     }
     cases += "        '--help[show help]' \\\n        '*:" +
              zsh_escaped(command.arguments.at(0).name) + ":" +

@@ -169,10 +169,11 @@ Cell view_cell(const Placement& p) {
 }
 
 // Returns the rank that holds the tensor on the side where it has this index.
-Cell dealt_cell(const Side& side, const std::optional<size_t>& index) {
+Cell whole_placement_cell(const Side& side,
+                          const std::optional<size_t>& index) {
   if (!index || !side.of(*index).dealt) return {};
-  const Dealt& dealt = *side.of(*index).dealt;
-  return DealtCell{dealt.axis, rank_of(dealt, side.name(*index))};
+  const ExpertPlacement& dealt = *side.of(*index).dealt;
+  return WholePlacementCell{dealt.axis, rank_of(dealt, side.name(*index))};
 }
 
 Table changes_table(const Comparison& comparison, const Side& a,
@@ -202,8 +203,8 @@ Table changes_table(const Comparison& comparison, const Side& a,
         row.push_back(std::move(before));
         row.push_back(std::move(after));
       }
-      row.push_back(dealt_cell(a, difference.before));
-      row.push_back(dealt_cell(b, difference.after));
+      row.push_back(whole_placement_cell(a, difference.before));
+      row.push_back(whole_placement_cell(b, difference.after));
       sink(row);
     }
   };

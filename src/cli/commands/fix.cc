@@ -14,11 +14,11 @@
 namespace shardplan::cli {
 
 OverlayHost::OverlayHost(Host& host, std::map<std::string, std::string> files)
-    : PassingHost(host), files_(std::move(files)) {}
+    : ForwardingHost(host), files_(std::move(files)) {}
 
 std::optional<FileInfo> OverlayHost::file_info(const std::string& path) {
   const auto found = files_.find(path);
-  if (found == files_.end()) return PassingHost::file_info(path);
+  if (found == files_.end()) return ForwardingHost::file_info(path);
   return FileInfo{false, std::ssize(found->second)};
 }
 
@@ -26,7 +26,7 @@ std::shared_ptr<const Bytes> OverlayHost::read_file(const std::string& path,
                                                     int64_t limit,
                                                     std::string& why) {
   const auto found = files_.find(path);
-  if (found == files_.end()) return PassingHost::read_file(path, limit, why);
+  if (found == files_.end()) return ForwardingHost::read_file(path, limit, why);
   return shardplan::bytes_of(
       limit < 0 ? found->second
                 : found->second.substr(0, static_cast<size_t>(limit)));
@@ -34,7 +34,7 @@ std::shared_ptr<const Bytes> OverlayHost::read_file(const std::string& path,
 
 std::shared_ptr<const Bytes> OverlayHost::read_stdin(std::string& why) {
   const auto found = files_.find(std::string(kStandardInput));
-  return found == files_.end() ? PassingHost::read_stdin(why)
+  return found == files_.end() ? ForwardingHost::read_stdin(why)
                                : shardplan::bytes_of(found->second);
 }
 
@@ -54,46 +54,46 @@ std::string key_of(const Choice& choice) {
 
 // The ranges of the files that selected edits change. Finds overlaps without
 // comparing every pair of edits.
-class TakenText {
+class ReservedRanges {
  public:
   // Returns false if an edit of the fix touches a range already reserved;
   // otherwise reserves the ranges of the fix. Fixes for findings of one code
   // may be adjacent: new rules at one place, or neighbouring rules that move.
-  bool take(const Fix& fix, Code code) {
+  bool reserve(const Fix& fix, Code code) {
     for (const TextEdit& edit : fix.edits) {
       if (touches(edit.where, code)) return false;
     }
     for (const TextEdit& edit : fix.edits) {
-      Taken& taken = taken_[edit.where.file][edit.where.begin];
-      taken.end = std::max<size_t>(taken.end, edit.where.end);
-      taken.code = code;
+      Reserved& range = ranges_[edit.where.file][edit.where.begin];
+      range.end = std::max<size_t>(range.end, edit.where.end);
+      range.code = code;
     }
     return true;
   }
 
  private:
-  struct Taken {
+  struct Reserved {
     size_t end = 0;
     Code code = Code::InternalError;
   };
 
   bool touches(const Span& where, Code code) const {
-    const auto file = taken_.find(where.file);
-    if (file == taken_.end()) return false;
+    const auto file = ranges_.find(where.file);
+    if (file == ranges_.end()) return false;
     // Edits do not overlap, so an edit that begins earlier also ends earlier.
     auto it = file->second.upper_bound(where.end);
     while (it != file->second.begin()) {
-      const auto& [begin, taken] = *--it;
-      if (taken.end < where.begin) return false;
-      if (taken.code != code ||
-          (begin < where.end && where.begin < taken.end)) {
+      const auto& [begin, range] = *--it;
+      if (range.end < where.begin) return false;
+      if (range.code != code ||
+          (begin < where.end && where.begin < range.end)) {
         return true;
       }
     }
     return false;
   }
 
-  std::map<const SourceFile*, std::map<size_t, Taken>> taken_;  // by begin
+  std::map<const SourceFile*, std::map<size_t, Reserved>> ranges_;  // by begin
 };
 
 bool is_standard_input(const Fix& fix) {
@@ -112,7 +112,7 @@ bool only_inserts(const Fix& fix) {
 std::vector<Choice> choose(const Diagnostics& diags,
                            const std::set<std::string>& refused) {
   std::vector<Choice> chosen;
-  TakenText taken;
+  ReservedRanges reserved;
   std::set<int> rewritten;
   for (const Diagnostic& finding : diags.all()) {
     // A note describes something the user asked for, so it is not fixed.
@@ -130,7 +130,7 @@ std::vector<Choice> choose(const Diagnostics& diags,
       const int rule = finding.subject.rule;
       const bool inserts = only_inserts(fix);
       if (inserts && rewritten.contains(rule)) break;
-      if (taken.take(fix, finding.code)) {
+      if (reserved.reserve(fix, finding.code)) {
         chosen.push_back(choice);
         if (rule > 0 && !inserts) rewritten.insert(rule);
       }

@@ -25,7 +25,7 @@ inline constexpr std::string_view kStandardInput = "<stdin>";
 
 // A Host on which some files already have the contents that are about to be
 // written.
-class OverlayHost : public PassingHost {
+class OverlayHost : public ForwardingHost {
  public:
   // `host` must outlive this one. The keys of `files` are the paths that
   // callers ask for.

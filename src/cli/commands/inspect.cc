@@ -62,14 +62,14 @@ std::string windows_text(const std::vector<int64_t>& windows) {
 // Returns which state the layers cache: "kv on 12, conv+delta on 36 of 48
 // layers". Returns "" if all layers cache keys and values, or a latent, which
 // heads and windows already describe.
-std::string kept_text(const LayerStates& state) {
+std::string layer_state_text(const LayerStates& state) {
   std::vector<std::pair<std::string, int64_t>> layers;
   for (const uint32_t number : state.layers) {
     const LayerState& kind = state.kinds[number];
     std::vector<std::string> names;
-    for (const KeptTensor& kept : kind.kept) {
-      if (names.empty() || names.back() != kept.name) {
-        names.push_back(kept.name);
+    for (const CachedTensor& cached : kind.cached) {
+      if (names.empty() || names.back() != cached.name) {
+        names.push_back(cached.name);
       }
     }
     std::string text = names.empty() ? "nothing" : joined(names, "+");
@@ -119,9 +119,9 @@ std::optional<Table> facts_table(const Manifest& manifest) {
     rows.push_back({"windows", windows_text(windows),
                     std::string(facts_from_text(facts.from))});
   }
-  if (std::string kept = kept_text(facts.state); !kept.empty()) {
+  if (std::string state = layer_state_text(facts.state); !state.empty()) {
     rows.push_back(
-        {"state", std::move(kept), std::string(facts_from_text(facts.from))});
+        {"state", std::move(state), std::string(facts_from_text(facts.from))});
   }
   if (const auto method = quantisation_by_names(manifest); !method.empty()) {
     rows.push_back({"quantised", std::string(method), "names"});

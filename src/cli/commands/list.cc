@@ -23,7 +23,7 @@
 #include "io/topologies.h"
 #include "model/architecture/quantisation.h"
 #include "model/architectures.h"
-#include "model/kept_state.h"
+#include "model/generation_state.h"
 #include "model/naming/name_scheme.h"
 #include "report/report.h"
 #include "resolve/framework_semantics.h"
@@ -117,7 +117,7 @@ std::vector<Table> list_families() {
 // Returns the state that layers cache during generation, in the words of the
 // architecture file: "kv", "kv+ssm+conv"; "unknown" if the file does not say.
 std::string state_text(const Architecture& all) {
-  const std::vector<std::string> names = kept_names(all, all.classes.front());
+  const std::vector<std::string> names = state_names(all, all.classes.front());
   return names.empty() ? "unknown" : joined(names, "+");
 }
 

@@ -35,8 +35,8 @@ namespace {
 
 // Everything known about the two sides.
 struct BothSides {
-  JudgedTarget before;
-  JudgedTarget after;
+  CheckedTarget before;
+  CheckedTarget after;
   RuleSetChanges rules;
   std::vector<GateChange> rule_changes;
   std::vector<GateChange> changes;  // in the model's placements and memory
@@ -71,21 +71,21 @@ bool is_stdin_read_once(const Options& options, Diagnostics& diags) {
   return false;
 }
 
-JudgedTarget judge_rules(const std::vector<std::string>& rules, bool is_after,
-                         const Model& model, const Context& context, Host& host,
-                         ProgressListener& progress) {
-  JudgedTarget judged;
-  judged.name = model.manifest.title;
-  judged.options = context.options;
-  PlanRequest& planning = judged.options.planning;
+CheckedTarget judge_rules(const std::vector<std::string>& rules, bool is_after,
+                          const Model& model, const Context& context,
+                          Host& host, ProgressListener& progress) {
+  CheckedTarget checked;
+  checked.name = model.manifest.title;
+  checked.options = context.options;
+  PlanRequest& planning = checked.options.planning;
   planning.rules = rules;
   planning.pattern = nullptr;
   planning.other_side_asks = true;
   // Only the new side needs fixes: its new findings are shown with them.
   planning.find_fixes = is_after;
-  apply_severities(judged.options, judged.diags);
-  judge_read(judged, {model, std::nullopt, {}}, host, progress);
-  return judged;
+  apply_severities(checked.options, checked.diags);
+  check_read_inputs(checked, {model, std::nullopt, {}}, host, progress);
+  return checked;
 }
 
 bool is_same_finding(const Diagnostic& a, const Diagnostic& b) {
@@ -105,8 +105,8 @@ bool is_same_finding(const Diagnostic& a, const Diagnostic& b) {
 // reported once.
 void add_reasons(const BothSides& diff, Diagnostics& diags) {
   std::vector<const Diagnostic*> reported;
-  for (const JudgedTarget* side : {&diff.before, &diff.after}) {
-    diags.keep_sources(side->diags);
+  for (const CheckedTarget* side : {&diff.before, &diff.after}) {
+    diags.add_sources(side->diags);
     for (const Diagnostic& diagnostic : side->diags.all()) {
       if (!prevents_running(diagnostic.code) ||
           std::ranges::any_of(reported, [&](const Diagnostic* other) {
@@ -149,15 +149,15 @@ bool compare(BothSides& diff, const FailOn& fail_on, Context& context) {
                                 std::move(collectives.changes));
   for (auto* changes : {&diff.rule_changes, &diff.changes}) {
     for (GateChange& change : *changes) {
-      change.fails = falls_short(fail_on, change);
+      change.fails = fails_gate(fail_on, change);
     }
   }
   return true;
 }
 
 void add_findings(const BothSides& diff, Diagnostics& diags) {
-  diags.keep_sources(diff.before.diags);
-  diags.keep_sources(diff.after.diags);
+  diags.add_sources(diff.before.diags);
+  diags.add_sources(diff.after.diags);
   for (const Diagnostic& diagnostic : diff.after.diags.all()) {
     if (auto shown = new_finding(diff.changes, diagnostic)) {
       diags.add(*std::move(shown));
@@ -251,11 +251,11 @@ std::vector<std::string> headline_of_diff(const Context& context,
 }
 
 // Returns null if no training step is requested.
-const StepAnswer* step_of(const JudgedTarget& side) {
+const StepAnswer* step_of(const CheckedTarget& side) {
   return side.memory && side.memory->step ? &*side.memory->step : nullptr;
 }
 
-Cell bracket_cell(const JudgedTarget& side) {
+Cell bracket_cell(const CheckedTarget& side) {
   const StepAnswer* const step = step_of(side);
   if (step == nullptr) return {};
   const MemoryBracket& of = step->bracket;
@@ -383,7 +383,7 @@ Exit diff_model(Context& context) {
         judge_rules(is_after ? options.diff.after : options.diff.before,
                     is_after, *model, context, host, progress);
   });
-  for (const JudgedTarget* side : {&diff.before, &diff.after}) {
+  for (const CheckedTarget* side : {&diff.before, &diff.after}) {
     if (side->session && !side->diags.cannot_run()) continue;
     add_reasons(diff, context.diags);
     return Exit::CouldNotRun;

@@ -17,10 +17,10 @@
 namespace shardplan::cli {
 namespace {
 
-constexpr size_t kMostSteps = 24;
-constexpr size_t kMostLines = 8;  // of one cell
-constexpr int kListWidth = 14;    // width of a list of chunks or of targets
-constexpr int kGap = 2;           // between columns
+constexpr size_t kMaxSteps = 24;
+constexpr size_t kMaxLines = 8;  // of one cell
+constexpr int kListWidth = 14;   // width of a list of chunks or of targets
+constexpr int kGap = 2;          // between columns
 
 using SentNumbers = std::vector<int64_t>;
 using ChartCell = std::vector<std::string>;  // one string per line
@@ -49,9 +49,9 @@ ChartCell cell_of(const Step& step, int rank, const Style& style) {
 }
 
 void shorten(ChartCell& cell) {
-  if (cell.size() <= kMostLines) return;
-  const size_t more = cell.size() - kMostLines + 1;
-  cell.resize(kMostLines - 1);
+  if (cell.size() <= kMaxLines) return;
+  const size_t more = cell.size() - kMaxLines + 1;
+  cell.resize(kMaxLines - 1);
   cell.push_back("and " + std::to_string(more) + " more");
 }
 
@@ -87,7 +87,7 @@ class Chart {
  private:
   void choose_steps() {
     const size_t count = schedule_.steps.size();
-    const size_t lead = expand_ || count <= kMostSteps ? count : kMostSteps - 2;
+    const size_t lead = expand_ || count <= kMaxSteps ? count : kMaxSteps - 2;
     for (size_t step = 0; step < lead; ++step) steps_.push_back(step);
     if (lead < count) steps_.push_back(count - 1);
   }
@@ -182,7 +182,7 @@ std::vector<std::string> draw_schedule(const Schedule& schedule,
 namespace {
 
 // More ranks show the same pattern, and all-to-all has n * n chunks.
-constexpr int64_t kMostRanks = 256;
+constexpr int64_t kMaxRanks = 256;
 
 struct Question {
   const Algorithm* algorithm = nullptr;
@@ -231,13 +231,13 @@ std::optional<Question> question_of(const ExplainRequest& request,
         .help(fmt::format("for example `--algorithm {} --ranks 4`",
                           question.algorithm->name));
   }
-  if (*request.ranks > kMostRanks) {
+  if (*request.ranks > kMaxRanks) {
     return diags
         .error(Code::Usage, {},
                fmt::format("a schedule of {} ranks is too large to show",
                            count_text(*request.ranks)))
         .help(fmt::format("up to {} can be shown; fewer show the same pattern",
-                          kMostRanks));
+                          kMaxRanks));
   }
   const int64_t inner = request.inner.value_or(1);
   if (*request.ranks % inner != 0) {

@@ -280,10 +280,10 @@ std::vector<std::pair<std::string, Cell>> fit_summary(const Fit& fit) {
 
 std::string fit_text(const Fit& fit, const DeviceLimit& limit) {
   const std::string of = capacity_text(fit, limit);
-  if (fit.surely()) {
+  if (fit.will_fit()) {
     return "fits " + of + ": at least " + bytes_text(*fit.headroom) + " free";
   }
-  if (fit.perhaps()) {
+  if (fit.may_fit()) {
     return "may not fit " + of + ": it needs up to " + bytes_text(fit.needed);
   }
   return "does not fit " + of;
@@ -307,7 +307,7 @@ std::string state_fit_text(const MemoryAnswer& answer, Mode mode) {
   const Fit& fit = answer.fit;
   const std::string usable = capacity_text(fit, *answer.budget.limit);
   return what +
-         (fit.surely()
+         (fit.will_fit()
               ? "fits " + usable + ", " + bytes_text(*fit.headroom) + " free"
               : "does not fit " + usable) +
          missing;
@@ -542,9 +542,9 @@ namespace {
 // Returns how many layers store a state of that name.
 int64_t layers_with(const LayerStates& state, std::string_view name) {
   return std::ranges::count_if(state.layers, [&](uint32_t kind) {
-    const std::vector<KeptTensor>& kept = state.kinds[kind].kept;
-    return std::ranges::any_of(kept, [&](const KeptTensor& k) {
-      return k.per == KeptTensor::Per::Sequence && k.name == name;
+    const std::vector<CachedTensor>& cached = state.kinds[kind].cached;
+    return std::ranges::any_of(cached, [&](const CachedTensor& k) {
+      return k.per == CachedTensor::Per::Sequence && k.name == name;
     });
   });
 }

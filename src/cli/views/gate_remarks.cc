@@ -12,7 +12,7 @@ namespace shardplan::cli {
 namespace {
 
 // Sentences in one note at most.
-constexpr size_t kMostSentences = 10;
+constexpr size_t kMaxSentences = 10;
 
 // One note: all changes caused by one line, or all changes without a line.
 struct Remark {
@@ -81,7 +81,7 @@ class Remarks {
     note.message = with_targets(remark, remark.sentences.front());
     if (remark.where) note.labels.push_back({remark.where, ""});
     for (size_t i = 1; i < remark.sentences.size(); ++i) {
-      if (i == kMostSentences) {
+      if (i == kMaxSentences) {
         note.facts.push_back(plural(
             static_cast<int64_t>(remark.sentences.size() - i), "more change"));
         break;

@@ -17,13 +17,13 @@ namespace shardplan::cli {
 namespace {
 
 // A comment on GitHub may have at most 65,536 characters.
-constexpr size_t kMostCommentBytes = 65'000;
+constexpr size_t kMaxCommentBytes = 65'000;
 // Rows of a target's changes that people see.
-constexpr size_t kMostChanges = 12;
+constexpr size_t kMaxChanges = 12;
 // Token counts of forward passes that are listed separately.
-constexpr size_t kMostTokens = 3;
+constexpr size_t kMaxTokens = 3;
 // Reasons listed for collectives that were not compared or are in doubt.
-constexpr size_t kMostReasons = 3;
+constexpr size_t kMaxReasons = 3;
 
 Cell cell_of(const ChangeValue& value) {
   if (const auto* spec = std::get_if<PartitionSpec>(&value)) return *spec;
@@ -170,7 +170,7 @@ Row row_for_people(const GateChange& change, bool exact) {
 // turn, so that no kind hides another.
 std::set<const GateChange*> shown_of(
     const std::vector<const GateChange*>& changes, bool all) {
-  if (all || changes.size() <= kMostChanges) {
+  if (all || changes.size() <= kMaxChanges) {
     return {changes.begin(), changes.end()};
   }
   std::map<GateKind, std::vector<const GateChange*>> by_kind;
@@ -178,9 +178,9 @@ std::set<const GateChange*> shown_of(
     by_kind[change->kind].push_back(change);
   }
   std::set<const GateChange*> shown;
-  for (size_t turn = 0; shown.size() < kMostChanges; ++turn) {
+  for (size_t turn = 0; shown.size() < kMaxChanges; ++turn) {
     for (const auto& [kind, of_kind] : by_kind) {
-      if (turn < of_kind.size() && shown.size() < kMostChanges) {
+      if (turn < of_kind.size() && shown.size() < kMaxChanges) {
         shown.insert(of_kind[turn]);
       }
     }
@@ -194,7 +194,7 @@ Table people_table(std::string id, std::string title,
   Table table;
   table.id = std::move(id);
   table.title = std::move(title);
-  if (!view.expand && changes.size() > kMostChanges) {
+  if (!view.expand && changes.size() > kMaxChanges) {
     table.title += " (" + count_text(std::ssize(changes)) +
                    " changes; --expand shows all)";
   }
@@ -447,17 +447,16 @@ void add_people_tables(const GateView& view, Report& report) {
   }
 }
 
-// Adds the reasons with the names of their targets, at most kMostReasons.
+// Adds the reasons with the names of their targets, at most kMaxReasons.
 void add_reasons(const char* begin,
                  const std::map<std::string, std::vector<std::string>>& reasons,
                  const char* between, std::vector<std::string>& notes) {
   size_t shown = 0;
   for (const auto& [why, names] : reasons) {
-    if (++shown > kMostReasons) {
-      notes.push_back(
-          plural(static_cast<int64_t>(reasons.size() - kMostReasons),
-                 "more reason") +
-          " in `collectives_note` of the JSON report.");
+    if (++shown > kMaxReasons) {
+      notes.push_back(plural(static_cast<int64_t>(reasons.size() - kMaxReasons),
+                             "more reason") +
+                      " in `collectives_note` of the JSON report.");
       return;
     }
     notes.push_back(begin + some_names(names) + between + why + ".");
@@ -500,8 +499,8 @@ void add_coverage(const GateView& view, std::vector<std::string>& notes) {
                      plural(static_cast<int64_t>(all), "target");
   if (count > 0) {
     text += ", in a forward pass over ";
-    text += tokens.size() > kMostTokens ? "each one's tokens"
-                                        : joined(tokens, ", ", " or ");
+    text += tokens.size() > kMaxTokens ? "each one's tokens"
+                                       : joined(tokens, ", ", " or ");
   }
   notes.push_back(text + ".");
   add_reasons("In the forward pass of ", doubted, ", ", notes);
@@ -666,7 +665,7 @@ Report gate_report(const GateView& view) {
     report.closing.push_back("Unchanged: " + some_names(same) + ".");
   }
   add_coverage(view, report.closing);
-  if (!view.expand) report.most_bytes = kMostCommentBytes;
+  if (!view.expand) report.most_bytes = kMaxCommentBytes;
   return report;
 }
 

@@ -267,7 +267,7 @@ std::string parity_text(const PartitionSpec& original,
 
 std::optional<Report> matmul_report(const SourcePtr& text, bool parity,
                                     Diagnostics& diags) {
-  diags.keep(text);
+  diags.add_source(text);
   const auto product = read_product(*text, diags);
   if (!product || !check_ranks(*product, diags)) return std::nullopt;
   const MatmulOutput output =

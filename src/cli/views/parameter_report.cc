@@ -223,7 +223,8 @@ std::optional<Report> shard_report(Context& context, const Session& session,
       {"mesh", MeshCell{mesh}},
       {"views", ViewsCell{mesh.views()}},
       {"view", p.view.empty() ? Cell() : Cell(p.view)},
-      {"dealt", p.dealt ? Cell(DealtCell{p.dealt->axis, rank}) : Cell()}};
+      {"dealt",
+       p.dealt ? Cell(WholePlacementCell{p.dealt->axis, rank}) : Cell()}};
   report.headline = {title + "  " + type_text(p.type) + "  " +
                          spec_text(p.spec) + "    mesh " + mesh_text(mesh) +
                          views_text(mesh) + ": " +
@@ -335,11 +336,11 @@ void add_dimensions(const Session& session, const Placement& p,
   rows.push_back({std::string("requested"), spec_text(*p.requested),
                   std::string(), std::string()});
   const Shape shape = stored_shape(p);
-  if (p.meant && *p.meant != *p.requested) {
-    rows.push_back({std::string("means"), spec_text(*p.meant), std::string(),
+  if (p.resolved && *p.resolved != *p.requested) {
+    rows.push_back({std::string("means"), spec_text(*p.resolved), std::string(),
                     std::string()});
   }
-  const PartitionSpec& meant = p.asked();
+  const PartitionSpec& meant = p.requested_spec();
   const size_t dims = std::max(meant.dims.size(), shape.size());
   for (size_t dim = 0; dim < dims; ++dim) {
     const bool exists = dim < p.type.shape.size();

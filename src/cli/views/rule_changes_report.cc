@@ -253,8 +253,7 @@ ChangeText single_text(const RuleSetChange& change) {
         text.what = "the axes of `mesh` are in a different order";
         break;
       }
-      text.what = who + " is now " +
-                  (change.stands_before ? "before " : "after ") +
+      text.what = who + " is now " + (change.precedes ? "before " : "after ") +
                   crossed_text(change);
       text.detail = no_witness_text(change);
       break;

@@ -420,7 +420,7 @@ Report simulate_report(const Context& context, const SimulateInput& input,
 namespace {
 
 // Rows for people; the plot shows every point.
-constexpr size_t kMostRows = 12;
+constexpr size_t kMaxRows = 12;
 
 // Formats three significant digits of any number: a table of ratios would show
 // 0.001 for a small one.
@@ -462,14 +462,14 @@ std::optional<double> growth_of(const Simulation& outcome) {
          static_cast<double>(probes.size() - 1);
 }
 
-// Returns about `kMostRows` probes, evenly spaced, including the first and the
+// Returns about `kMaxRows` probes, evenly spaced, including the first and the
 // last.
 std::vector<ProbeError> chosen_probes(const std::vector<ProbeError>& probes,
                                       bool all) {
-  if (all || probes.size() <= kMostRows) return probes;
+  if (all || probes.size() <= kMaxRows) return probes;
   std::vector<ProbeError> chosen;
-  for (size_t i = 0; i < kMostRows; ++i) {
-    chosen.push_back(probes[i * (probes.size() - 1) / (kMostRows - 1)]);
+  for (size_t i = 0; i < kMaxRows; ++i) {
+    chosen.push_back(probes[i * (probes.size() - 1) / (kMaxRows - 1)]);
   }
   return chosen;
 }

@@ -24,7 +24,7 @@ Cell count_cell(const std::optional<int64_t>& count) {
 
 // Returns whether the point fits, as text.
 std::string_view fit_name(const SweepPoint& point) {
-  return point.fit.surely() ? "yes" : point.fit.perhaps() ? "perhaps" : "no";
+  return point.fit.will_fit() ? "yes" : point.fit.may_fit() ? "perhaps" : "no";
 }
 
 // Returns "1.80 GiB free", "2.10 GiB over"; empty without a limit. For a
@@ -36,8 +36,8 @@ std::string headroom_text(const SweepPoint& point) {
   if (point.serving) return std::string(fit_name(point));
   if (point.step) {
     const int64_t usable = point.limit->usable;
-    if (point.fit.surely()) return bytes_text(*point.fit.headroom) + " free";
-    if (point.fit.perhaps()) return "may fit";
+    if (point.fit.will_fit()) return bytes_text(*point.fit.headroom) + " free";
+    if (point.fit.may_fit()) return "may fit";
     if (point.step->lower <= usable) return "state too large";
     return bytes_text(point.step->lower - usable) + " over";
   }
@@ -198,11 +198,11 @@ std::vector<Column> people_columns(const Shown& shown) {
   }
   if (shown.limit && shown.workload) {
     columns.push_back(left("breaks_at"));
-    columns.back().gives_way = true;
+    columns.back().below_if_wide = true;
   }
   if (shown.findings) {
     columns.push_back(left("findings"));
-    columns.back().gives_way = true;
+    columns.back().below_if_wide = true;
   }
   if (shown.reasons) {
     columns.push_back({"reasons", "", Align::Left, false, true});
@@ -282,7 +282,7 @@ std::vector<size_t> sorted(const std::vector<SweepPoint>& points,
     const bool by_time = points[i].objective != Objective::Memory;
     const auto devices =
         static_cast<double>(meshes[points[i].mesh].mesh.devices());
-    return std::tuple(!points[i].is_sure(), !points[i].is_possible(),
+    return std::tuple(!points[i].will_fit(), !points[i].may_fit(),
                       by_time ? cost : devices, by_time ? devices : cost);
   };
   std::ranges::stable_sort(order,

@@ -35,7 +35,7 @@ Row placement_row(const Session& session, const Placement& p, int64_t replicas,
           Count{p.shards},
           Count{replicas},
           p.view.empty() ? Cell() : Cell(p.view),
-          p.dealt ? Cell(DealtCell{p.dealt->axis, rank}) : Cell()};
+          p.dealt ? Cell(WholePlacementCell{p.dealt->axis, rank}) : Cell()};
 }
 
 }  // namespace
@@ -241,21 +241,21 @@ Table corrections_table(const Session& session) {
 }
 
 Table rules_table(const Session& session) {
-  return {
-      "rules",
-      "Rules",
-      {left("rule"), left("pattern"), left("spec"), left("file"), left("line"),
-       left("found"), left("won"), left("shadowed_by")},
-      [&session](const RowSink& sink) {
-        for (size_t i = 0; i < session.plan.rules.size(); ++i) {
-          const PlanRule& rule = session.plan.rules[i];
-          sink(Row{
-              Count{static_cast<int64_t>(i) + 1}, rule.pattern, rule.spec,
-              rule.file, Count{rule.line}, Count{rule.found}, Count{rule.won},
-              Numbers{{rule.shadowed_by.begin(), rule.shadowed_by.end()}}});
-        }
-      },
-      Audience::Programs};
+  return {"rules",
+          "Rules",
+          {left("rule"), left("pattern"), left("spec"), left("file"),
+           left("line"), left("found"), left("won"), left("shadowed_by")},
+          [&session](const RowSink& sink) {
+            for (size_t i = 0; i < session.plan.rules.size(); ++i) {
+              const PlanRule& rule = session.plan.rules[i];
+              sink(Row{
+                  Count{static_cast<int64_t>(i) + 1}, rule.pattern, rule.spec,
+                  rule.file, Count{rule.line}, Count{rule.matched},
+                  Count{rule.decided},
+                  Numbers{{rule.shadowed_by.begin(), rule.shadowed_by.end()}}});
+            }
+          },
+          Audience::Programs};
 }
 
 Table folded_placements(const Session& session, bool expand) {

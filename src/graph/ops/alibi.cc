@@ -73,18 +73,18 @@ class Slopes {
     }
     const double steepest = number_of(attributes, "steepest", 8);
     for (const int64_t head : heads) {
-      slopes_.push_back(in_kept_type(slope_of(head, whole, steepest)));
+      slopes_.push_back(in_storage_type(slope_of(head, whole, steepest)));
     }
   }
 
   int64_t heads() const { return static_cast<int64_t>(slopes_.size()); }
   double at(int64_t head, int64_t key) const {
-    return by_ * in_kept_type(slopes_[static_cast<size_t>(head)] *
-                              static_cast<double>(keys_.begin + key));
+    return by_ * in_storage_type(slopes_[static_cast<size_t>(head)] *
+                                 static_cast<double>(keys_.begin + key));
   }
 
  private:
-  double in_kept_type(double x) const {
+  double in_storage_type(double x) const {
     if (!in_bf16_) return x;
     return static_cast<double>(rounded(static_cast<float>(x), Storage::BF16));
   }
@@ -149,7 +149,7 @@ OpDef alibi_op() {
   op.rule = elementwise_rule;
   op.flops = flops_per_element<2>;
   op.run = run_sloped;
-  op.repeat = Repeat::Cheap;
+  op.recompute_cost = RecomputeCost::Cheap;
   op.gradient = {.operands = ReadOperands::None};
   return op;
 }

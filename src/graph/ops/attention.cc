@@ -151,7 +151,7 @@ OpDef causal_mask_op() {
   op.rule = elementwise_rule;
   op.flops = flops_per_element<1>;
   op.run = run_masked;
-  op.repeat = Repeat::Cheap;
+  op.recompute_cost = RecomputeCost::Cheap;
   op.gradient = {.operands = ReadOperands::None};
   return op;
 }
@@ -446,7 +446,7 @@ OpDef rope_op() {
   op.rule = rotation_rule;
   op.flops = flops_per_element<3>;
   op.run = run_rotated;
-  op.repeat = Repeat::Cheap;
+  op.recompute_cost = RecomputeCost::Cheap;
   op.inner_steps = [](const Attributes&) { return InnerSteps::Angles; };
   op.gradient = {.operands = ReadOperands::None};
   return op;

@@ -597,7 +597,7 @@ OpDef einsum_op() {
   op.flops = einsum_flops;
   op.run = run_einsum;
   op.run_all = run_einsums;
-  op.repeat = Repeat::Dear;
+  op.recompute_cost = RecomputeCost::Expensive;
   op.gradient = {.operands = ReadOperands::OfOthers};
   op.is_product = true;
   return op;

@@ -93,7 +93,7 @@ OpDef binary(std::string_view name, std::string_view summary,
 
 OpDef add_op() {
   OpDef op = binary<Add>("add", "x + y, broadcast", Linearity::Additive);
-  op.repeat = Repeat::Cheap;
+  op.recompute_cost = RecomputeCost::Cheap;
   op.gradient = {.operands = ReadOperands::None};
   op.second_sign = 1;
   return op;
@@ -102,7 +102,7 @@ OpDef add_op() {
 OpDef subtract_op() {
   OpDef op =
       binary<Subtract>("subtract", "x - y, broadcast", Linearity::Additive);
-  op.repeat = Repeat::Cheap;
+  op.recompute_cost = RecomputeCost::Cheap;
   op.gradient = {.operands = ReadOperands::None};
   op.second_sign = -1;
   return op;
@@ -111,7 +111,7 @@ OpDef subtract_op() {
 OpDef multiply_op() {
   OpDef op =
       binary<Multiply>("multiply", "x * y, broadcast", Linearity::Multilinear);
-  op.repeat = Repeat::Pointwise;
+  op.recompute_cost = RecomputeCost::Pointwise;
   op.gradient = {.operands = ReadOperands::OfOthers};
   return op;
 }
@@ -119,7 +119,7 @@ OpDef multiply_op() {
 OpDef divide_op() {
   OpDef op = binary<Divide>("divide", "x / y, broadcast", Linearity::None);
   op.run = run_divide;
-  op.repeat = Repeat::Cheap;
+  op.recompute_cost = RecomputeCost::Cheap;
   op.gradient = {.operands = ReadOperands::All};
   return op;
 }
@@ -127,7 +127,7 @@ OpDef divide_op() {
 OpDef maximum_op() {
   OpDef op = binary<Maximum>("maximum", "the larger of x and y, broadcast",
                              Linearity::None);
-  op.repeat = Repeat::Pointwise;
+  op.recompute_cost = RecomputeCost::Pointwise;
   op.gradient = {.operands = ReadOperands::All};
   op.picks_operand = true;
   return op;
@@ -224,7 +224,7 @@ OpDef unary(std::string_view name, std::string_view summary) {
   op.rule = elementwise_rule;
   op.flops = flops_per_element<1>;
   op.run = run_unary<Function>;
-  op.repeat = Repeat::Pointwise;
+  op.recompute_cost = RecomputeCost::Pointwise;
   return op;
 }
 
@@ -273,7 +273,7 @@ OpDef rsqrt_op() {
   op.attributes = {{"epsilon", AttributeDef::Kind::Number, false,
                     "added before the root; default 0"}};
   op.flops = flops_per_element<3>;
-  op.repeat = Repeat::Cheap;
+  op.recompute_cost = RecomputeCost::Cheap;
   op.gradient = {.operands = ReadOperands::None, .result = true};
   return op;
 }
@@ -424,7 +424,7 @@ OpDef activation(std::string_view name, std::string_view summary) {
   op.rule = elementwise_rule;
   op.flops = flops_per_element<Steps>;
   op.run = run_unary<Function>;
-  op.repeat = Repeat::Pointwise;
+  op.recompute_cost = RecomputeCost::Pointwise;
   return op;
 }
 

@@ -63,7 +63,7 @@ OpDef expand_op() {
   op.rule = expansion_rule;
   op.flops = flops_per_element<0>;
   op.run = run_expanded;
-  op.repeat = Repeat::View;
+  op.recompute_cost = RecomputeCost::View;
   op.gradient = {.operands = ReadOperands::None};
   return op;
 }

@@ -102,7 +102,7 @@ OpDef top_k_op() {
   op.flops = choice_flops;
   op.run = run_choice;
   op.is_decision = true;
-  op.repeat = Repeat::Dear;
+  op.recompute_cost = RecomputeCost::Expensive;
   op.gradient = {.operands = ReadOperands::None};
   op.chooses_indices = true;
   return op;
@@ -193,7 +193,7 @@ OpDef choice_mask_op() {
   op.rule = of_chosen_rule;
   op.flops = flops_per_element<1>;
   op.run = run_choice_mask;
-  op.repeat = Repeat::Cheap;
+  op.recompute_cost = RecomputeCost::Cheap;
   op.gradient = {.operands = ReadOperands::All, .only = {1}};
   return op;
 }
@@ -318,7 +318,7 @@ OpDef mixer_shares_op() {
   op.rule = shares_rule;
   op.flops = shares_flops;
   op.run = run_shares;
-  op.repeat = Repeat::Cheap;
+  op.recompute_cost = RecomputeCost::Cheap;
   op.gradient = {.operands = ReadOperands::All};
   return op;
 }
@@ -653,7 +653,7 @@ OpDef dispatch_op() {
   op.rule = dispatch_rule;
   op.flops = flops_per_element<0>;
   op.run = run_dispatch;
-  op.repeat = Repeat::Dear;
+  op.recompute_cost = RecomputeCost::Expensive;
   op.gradient = {.operands = ReadOperands::All, .only = {1}};
   op.exchange = TokenExchange::ToExperts;
   op.indices = experts_of_result;
@@ -676,7 +676,7 @@ OpDef combine_op() {
   op.rule = combine_rule;
   op.flops = combine_flops;
   op.run = run_combine;
-  op.repeat = Repeat::Dear;
+  op.recompute_cost = RecomputeCost::Expensive;
   op.gradient = {.operands = ReadOperands::All};
   op.exchange = TokenExchange::FromExperts;
   op.indices = experts_of_answers;

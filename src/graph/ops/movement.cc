@@ -218,7 +218,7 @@ OpDef movement(std::string_view name, std::string_view summary) {
   op.linearity = Linearity::Additive;
   op.factors = "every dimension but `dim`";
   op.flops = flops_per_element<0>;
-  op.repeat = Repeat::View;
+  op.recompute_cost = RecomputeCost::View;
   op.gradient = {.operands = ReadOperands::None};
   return op;
 }
@@ -263,7 +263,7 @@ OpDef concatenate_op() {
   op.infer = infer_concatenated;
   op.rule = concatenate_rule;
   op.run = run_concatenated;
-  op.repeat = Repeat::Cheap;
+  op.recompute_cost = RecomputeCost::Cheap;
   return op;
 }
 
@@ -362,7 +362,7 @@ OpDef embedding_op() {
   op.rule = embedding_rule;
   op.flops = flops_per_element<0>;
   op.run = run_embedding;
-  op.repeat = Repeat::Dear;
+  op.recompute_cost = RecomputeCost::Expensive;
   op.gradient = {.operands = ReadOperands::All, .only = {1}};
   op.is_lookup = true;
   op.indices = rows_of_table;
@@ -463,7 +463,7 @@ OpDef take_op() {
   op.rule = take_rule;
   op.flops = flops_per_element<0>;
   op.run = run_take;
-  op.repeat = Repeat::Cheap;
+  op.recompute_cost = RecomputeCost::Cheap;
   op.gradient = {.operands = ReadOperands::All, .only = {1}};
   op.indices = numbers_of_row;
   return op;
@@ -586,10 +586,10 @@ class FactorWalk {
     int64_t from = 1;
     int64_t to = 1;
     do {
-      Side& behind = from <= to ? from_ : to_;
+      Side& shorter = from <= to ? from_ : to_;
       int64_t& taken = from <= to ? from : to;
-      const int64_t left = behind.left();
-      behind.take(add(left, FactorKind::Whole), left);
+      const int64_t left = shorter.left();
+      shorter.take(add(left, FactorKind::Whole), left);
       taken *= left;
     } while (from != to);
   }
@@ -639,7 +639,7 @@ OpDef reshape_op() {
   op.rule = reshape_rule;
   op.flops = flops_per_element<0>;
   op.run = run_reshaped;
-  op.repeat = Repeat::View;
+  op.recompute_cost = RecomputeCost::View;
   op.gradient = {.operands = ReadOperands::None};
   op.shares_storage = true;
   return op;
@@ -685,7 +685,7 @@ OpDef constraint_op() {
   op.rule = elementwise_rule;
   op.flops = flops_per_element<0>;
   op.run = run_constrained;
-  op.repeat = Repeat::View;
+  op.recompute_cost = RecomputeCost::View;
   op.gradient = {.operands = ReadOperands::None};
   op.is_constraint = true;
   op.shares_storage = true;

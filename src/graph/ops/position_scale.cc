@@ -105,7 +105,7 @@ OpDef position_scale_op() {
   op.rule = position_scale_rule;
   op.flops = flops_per_element<1>;
   op.run = run_position_scaled;
-  op.repeat = Repeat::Cheap;
+  op.recompute_cost = RecomputeCost::Cheap;
   op.gradient = {.operands = ReadOperands::None};
   return op;
 }

@@ -125,7 +125,7 @@ OpDef causal_convolution_op() {
   op.rule = convolution_rule;
   op.flops = convolution_flops;
   op.run = run_convolved;
-  op.repeat = Repeat::Dear;
+  op.recompute_cost = RecomputeCost::Expensive;
   op.gradient = {.operands = ReadOperands::OfOthers};
   return op;
 }
@@ -358,7 +358,7 @@ OpDef linear_recurrence_op() {
   op.rule = recurrence_rule;
   op.flops = recurrence_flops;
   op.run = run_recurrence;
-  op.repeat = Repeat::Dear;
+  op.recompute_cost = RecomputeCost::Expensive;
   op.gradient = {.operands = ReadOperands::All};
   return op;
 }
@@ -378,7 +378,7 @@ OpDef delta_recurrence_op() {
   op.rule = recurrence_rule;
   op.flops = recurrence_flops;
   op.run = run_recurrence;
-  op.repeat = Repeat::Dear;
+  op.recompute_cost = RecomputeCost::Expensive;
   op.gradient = {.operands = ReadOperands::All};
   return op;
 }
@@ -462,7 +462,7 @@ OpDef decaying_maximum_op() {
   op.rule = decaying_rule;
   op.flops = flops_per_element<2>;
   op.run = run_decaying;
-  op.repeat = Repeat::Dear;
+  op.recompute_cost = RecomputeCost::Expensive;
   op.gradient = {.operands = ReadOperands::All, .result = true};
   return op;
 }

@@ -291,7 +291,7 @@ OpDef reduction(std::string_view name, std::string_view summary) {
   op.rule = reduction_rule<FactorKind::Sum>;
   op.flops = reduction_flops;
   op.is_reduction = true;
-  op.repeat = Repeat::Cheap;
+  op.recompute_cost = RecomputeCost::Cheap;
   return op;
 }
 

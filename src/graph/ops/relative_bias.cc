@@ -146,7 +146,7 @@ OpDef relative_bias_op() {
   op.rule = bias_rule;
   op.flops = flops_per_element<1>;
   op.run = run_biased;
-  op.repeat = Repeat::Cheap;
+  op.recompute_cost = RecomputeCost::Cheap;
   op.gradient = {.operands = ReadOperands::None};
   op.is_trained_bias = true;
   return op;

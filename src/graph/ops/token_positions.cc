@@ -73,7 +73,7 @@ OpDef token_positions_op() {
   op.rule = positions_rule;
   op.flops = flops_per_element<0>;
   op.run = run_positions;
-  op.repeat = Repeat::Cheap;
+  op.recompute_cost = RecomputeCost::Cheap;
   op.gradient = {.operands = ReadOperands::None};
   return op;
 }
@@ -157,7 +157,7 @@ OpDef last_token_op() {
   op.rule = last_rule;
   op.flops = flops_per_element<0>;
   op.run = run_last;
-  op.repeat = Repeat::Cheap;
+  op.recompute_cost = RecomputeCost::Cheap;
   op.gradient = {.operands = ReadOperands::All, .only = {1}};
   return op;
 }

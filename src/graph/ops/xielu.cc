@@ -99,7 +99,7 @@ OpDef xielu_op() {
   op.rule = xielu_rule;
   op.flops = flops_per_element<6>;
   op.run = run_xielu;
-  op.repeat = Repeat::Pointwise;
+  op.recompute_cost = RecomputeCost::Pointwise;
   op.gradient = {.operands = ReadOperands::All};
   op.inner_steps = [](const Attributes&) { return InnerSteps::Power; };
   return op;

@@ -96,7 +96,7 @@ class Reader {
       : reading_(reading), rules_(rules), errors_(diags, "the file") {}
 
   bool read(const SourcePtr& source) {
-    errors_.diags().keep(source);
+    errors_.diags().add_source(source);
     const std::vector<PythonToken> tokens = python_tokens(*source);
     const std::vector<PythonDict> dicts = python_dicts(tokens);
     const auto plans = parallel_plans(tokens, dicts);
@@ -491,7 +491,7 @@ std::string problem_of(const Placement& placement, const Plan& plan) {
   if (!placement.stored_dims.empty())
     return "`--declare` changes how it is stored";
   if (placement.requested) {
-    for (const AxisNames& axes : placement.asked().dims) {
+    for (const AxisNames& axes : placement.requested_spec().dims) {
       if (contains(axes, kUnconstrained)) {
         return "a dimension is UNCONSTRAINED, which placements cannot express";
       }

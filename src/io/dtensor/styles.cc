@@ -22,7 +22,6 @@ constexpr std::string_view kBefore =
 
 enum class Style : uint8_t { Column, Row, Whole, Input };
 
-using Lies = HookLayout;
 using Task = ModuleHook::Task;
 
 // `Float8ColwiseParallel` and torchtitan's `colwise_parallel` shard parameters
@@ -91,16 +90,16 @@ std::span<const PythonToken> argument(std::span<const PythonToken> call,
 
 // Returns Tokens for `Shard(1)` and Whole for `Replicate()`; in a tuple, the
 // first that is not None counts. Returns nullopt for anything else.
-std::optional<Lies> layout_in(std::span<const PythonToken> tokens) {
+std::optional<HookLayout> layout_in(std::span<const PythonToken> tokens) {
   for (size_t i = 0; i < tokens.size(); ++i) {
-    if (tokens[i].is("Replicate")) return Lies::Whole;
+    if (tokens[i].is("Replicate")) return HookLayout::Whole;
     if (!tokens[i].is("Shard") || i + 2 >= tokens.size()) continue;
     std::string dim;
     for (size_t at = i + 2; at < tokens.size() && !tokens[at].is(")"); ++at) {
       if (!tokens[at].is("dim") && !tokens[at].is("=")) dim += tokens[at].text;
     }
-    if (dim == "1") return Lies::Tokens;
-    if (dim == "-1" || dim == "2") return Lies::Last;
+    if (dim == "1") return HookLayout::Tokens;
+    if (dim == "-1" || dim == "2") return HookLayout::Last;
     return std::nullopt;
   }
   return std::nullopt;
@@ -111,8 +110,8 @@ std::optional<Lies> layout_in(std::span<const PythonToken> tokens) {
 ModuleHook hook_of(Style style, std::string_view name,
                    std::span<const PythonToken> call) {
   ModuleHook hook = {.task = Task::None};
-  const auto set = [&](Lies& layout, std::string_view argument_name,
-                       std::optional<Lies> otherwise) {
+  const auto set = [&](HookLayout& layout, std::string_view argument_name,
+                       std::optional<HookLayout> otherwise) {
     const auto given = argument(call, argument_name);
     const auto found = given.empty() ? otherwise : layout_in(given);
     if (found) {
@@ -136,24 +135,27 @@ ModuleHook hook_of(Style style, std::string_view name,
   switch (style) {
     case Style::Column:
     case Style::Row:
-      hook.reads = style == Style::Column ? Lies::Whole : Lies::Last;
-      set(hook.takes, "input_layouts", hook.reads);
-      set(hook.gives, "output_layouts",
-          style == Style::Column ? Lies::Last : Lies::Whole);
-      hook.gives_dtensor = keeps_dtensor(false);
+      hook.desired_input_layout =
+          style == Style::Column ? HookLayout::Whole : HookLayout::Last;
+      set(hook.input_layout, "input_layouts", hook.desired_input_layout);
+      set(hook.output_layout, "output_layouts",
+          style == Style::Column ? HookLayout::Last : HookLayout::Whole);
+      hook.output_is_dtensor = keeps_dtensor(false);
       break;
     case Style::Whole:
-      hook.takes = hook.reads = hook.gives = Lies::Tokens;
+      hook.input_layout = hook.desired_input_layout = hook.output_layout =
+          HookLayout::Tokens;
       if (!argument(call, "sequence_dim").empty()) hook.task = Task::Unknown;
-      hook.gives_dtensor = keeps_dtensor(true);
+      hook.output_is_dtensor = keeps_dtensor(true);
       break;
     case Style::Input: {
       const bool by_name = argument(call, "input_layouts").empty();
-      set(hook.takes, by_name ? "input_kwarg_layouts" : "input_layouts", {});
-      set(hook.reads,
+      set(hook.input_layout, by_name ? "input_kwarg_layouts" : "input_layouts",
+          {});
+      set(hook.desired_input_layout,
           by_name ? "desired_input_kwarg_layouts" : "desired_input_layouts",
           {});
-      hook.gives_dtensor = keeps_dtensor(true);
+      hook.output_is_dtensor = keeps_dtensor(true);
       break;
     }
   }
@@ -252,8 +254,8 @@ class PlanReader {
       embeddings_.push_back(entry.key);
       // Token ids are replicated, so the hooks for any other layout are
       // unknown.
-      if (hook_.takes != Lies::Whole) hook_ = {};
-      hook_.reads = hook_.takes;
+      if (hook_.input_layout != HookLayout::Whole) hook_ = {};
+      hook_.desired_input_layout = hook_.input_layout;
     }
     const bool is_first = (*style == Style::Column) != embeds;
     if (*style == Style::Whole) {

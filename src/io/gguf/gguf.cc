@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::string_view kEnding = ".gguf";
 constexpr size_t kDigits = 5;
-constexpr int64_t kMostParts = 99'999;
+constexpr int64_t kMaxParts = 99'999;
 
 std::string five_digits(int64_t number) {
   std::string text = std::to_string(number);
@@ -54,8 +54,8 @@ std::optional<Manifest> read_parts(const std::string& path,
                                    const GgufHeader& one, int64_t count,
                                    Host& host, Diagnostics& diags) {
   const int64_t number = one.metadata.integer("split.no").value_or(-1) + 1;
-  const std::string ending = part_ending(number, std::min(count, kMostParts));
-  if (number < 1 || number > count || count > kMostParts ||
+  const std::string ending = part_ending(number, std::min(count, kMaxParts));
+  if (number < 1 || number > count || count > kMaxParts ||
       !path.ends_with(ending)) {
     return inconsistent(diags,
                         "`" + path + "` is part " + std::to_string(number) +
@@ -120,7 +120,7 @@ std::optional<Manifest> read_model(const std::string& path,
 // Returns whether all files are parts of one model.
 bool is_one_model(const std::vector<std::string>& names) {
   const auto count = std::ssize(names);
-  if (count < 2 || count > kMostParts) return count == 1;
+  if (count < 2 || count > kMaxParts) return count == 1;
   const size_t length = part_ending(1, count).size();
   for (int64_t i = 1; i <= count; ++i) {
     const std::string& name = names[static_cast<size_t>(i - 1)];
@@ -264,8 +264,8 @@ class FactReader {
     if (!window && !some_without) return;
     const bool patterned = sliding && sliding->size() == layers && layers > 1;
     // The number of layers is limited, since the file may state any number.
-    constexpr size_t kMostLayers = 100'000;
-    if (layers > kMostLayers) return;
+    constexpr size_t kMaxGgufLayers = 100'000;
+    if (layers > kMaxGgufLayers) return;
     for (size_t i = 0; i < layers; ++i) {
       int64_t reach = 0;
       if (window) {

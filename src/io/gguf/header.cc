@@ -167,11 +167,11 @@ class LastKinds {
     return nullptr;
   }
   const What& add(const StoredTensor& tensor, What what) {
-    constexpr size_t kMost = 16;
-    if (kinds_.size() < kMost) {
+    constexpr size_t kMax = 16;
+    if (kinds_.size() < kMax) {
       return kinds_.emplace_back(tensor, std::move(what)).second;
     }
-    auto& oldest = kinds_[next_++ % kMost];
+    auto& oldest = kinds_[next_++ % kMax];
     oldest = {tensor, std::move(what)};
     return oldest.second;
   }
@@ -221,7 +221,7 @@ class TensorReader {
     std::vector<Place> places;
     const auto listing =
         std::make_shared<SourceFile>(file, listing_of(layout, places));
-    diags.keep(listing);
+    diags.add_source(listing);
     manifest_.sources.push_back(listing);
     if (manifest_.any_size() == 0) {
       manifest_.reserve_for(listing->text().size());
@@ -253,13 +253,13 @@ class TensorReader {
     const std::string key = "general.alignment";
     const auto value = layout_.metadata.integer(key);
     if (!value) return;
-    constexpr int64_t kMost = int64_t{1} << 31;
-    if (*value > 0 && *value <= kMost && (*value & (*value - 1)) == 0) {
+    constexpr int64_t kMax = int64_t{1} << 31;
+    if (*value > 0 && *value <= kMax && (*value & (*value - 1)) == 0) {
       alignment_ = *value;
       return;
     }
     errors_.malformed(
-        nowhere_in(manifest_.sources.back()->name(), errors_.diags()),
+        empty_span_in(manifest_.sources.back()->name(), errors_.diags()),
         "`" + key + "` is " + std::to_string(*value) +
             ", but must be a power of two");
   }
@@ -338,9 +338,9 @@ class TensorReader {
                                   std::to_string(alignment_));
       return;
     }
-    constexpr int64_t kMost = std::numeric_limits<int64_t>::max() / 2;
+    constexpr int64_t kMax = std::numeric_limits<int64_t>::max() / 2;
     const int64_t bytes = type.bytes();
-    if (tensor.offset > static_cast<uint64_t>(kMost) || bytes > kMost) {
+    if (tensor.offset > static_cast<uint64_t>(kMax) || bytes > kMax) {
       errors_.malformed(name, text_of(name) + " ends after byte 2^62");
       return;
     }
@@ -421,7 +421,8 @@ std::optional<GgufHeader> read_gguf_header(const SourcePtr& file,
                                            int64_t file_size, Manifest& into,
                                            Diagnostics& diags) {
   const auto refuse = [&](Code code, std::string why) {
-    return diags.error(code, nowhere_in(file->name(), diags), std::move(why));
+    return diags.error(code, empty_span_in(file->name(), diags),
+                       std::move(why));
   };
   if (file->text().starts_with(kLfsPointer)) {
     return refuse(Code::UnreadableFile,

@@ -69,10 +69,10 @@ std::optional<GitAnswer> run_git(const std::vector<std::string>& arguments,
   const auto git = start_git(arguments, host, why);
   if (git == nullptr) return report_no_git(why, diags);
   GitAnswer answer;
-  answer.out = git->read_all(kMostGitOutput);
+  answer.out = git->read_all(kMaxGitOutput);
   answer.code = git->wait();
   answer.errors = git->errors(size_t{64} * 1024);
-  if (waits_in_vain(answer.errors)) {
+  if (is_stalled(answer.errors)) {
     return diags
         .error(Code::UnreadableFile, {},
                "git waits for input that never arrives")

@@ -20,10 +20,10 @@ namespace shardplan {
 // The result of a git command; see ChildProcess::wait() for `code`.
 struct GitAnswer {
   int code = 0;
-  std::string out;     // the first kMostGitOutput bytes
+  std::string out;     // the first kMaxGitOutput bytes
   std::string errors;  // in English, the first 64 KiB
 };
-inline constexpr size_t kMostGitOutput = size_t{4} << 20;
+inline constexpr size_t kMaxGitOutput = size_t{4} << 20;
 
 // Starts git with these arguments, in the host's working directory. Returns
 // null, with the reason in `why`, when it cannot be started.

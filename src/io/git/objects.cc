@@ -12,12 +12,12 @@
 namespace shardplan {
 namespace {
 
-constexpr int64_t kMostFile = int64_t{4} << 30;    // same limit as pipes
-constexpr int64_t kMostTree = int64_t{256} << 20;  // millions of entries
+constexpr int64_t kMaxFile = int64_t{4} << 30;    // same limit as pipes
+constexpr int64_t kMaxTree = int64_t{256} << 20;  // millions of entries
 // Files up to this size are read whole even if only a part is requested.
 constexpr int64_t kSmallFile = int64_t{1} << 20;
-constexpr int64_t kMostKeptOfOne = int64_t{16} << 20;
-constexpr int64_t kMostKept = int64_t{256} << 20;
+constexpr int64_t kMaxCachedFile = int64_t{16} << 20;
+constexpr int64_t kMaxCached = int64_t{256} << 20;
 constexpr size_t kLongestHeader = 4096;
 
 class BytesBefore : public Bytes {
@@ -27,7 +27,9 @@ class BytesBefore : public Bytes {
   std::string_view view() const override {
     return all_->view().substr(0, count_);
   }
-  void let_go(uint64_t offset) const override { all_->let_go(offset); }
+  void release_before(uint64_t offset) const override {
+    all_->release_before(offset);
+  }
 
  private:
   std::shared_ptr<const Bytes> all_;
@@ -134,19 +136,19 @@ std::shared_ptr<const Bytes> GitObjects::file(const std::string& id,
   if (!size) return nullptr;
   const int64_t wanted = limit < 0 ? *size : std::min(limit, *size);
   if (const auto known = files_.find(id); known != files_.end()) {
-    const auto kept = std::ssize(known->second->view());
-    if (wanted <= kept) return first_bytes(known->second, wanted);
+    const auto cached = std::ssize(known->second->view());
+    if (wanted <= cached) return first_bytes(known->second, wanted);
   }
-  if (wanted > kMostFile) {
-    why = too_large(*size, kMostFile);
+  if (wanted > kMaxFile) {
+    why = too_large(*size, kMaxFile);
     return nullptr;
   }
   if (wanted<*size&& * size> kSmallFile) {
-    return keep(id, beginning(id, wanted, why));
+    return cache(id, beginning(id, wanted, why));
   }
-  auto text = contents(id, "blob", kMostFile, why);
+  auto text = contents(id, "blob", kMaxFile, why);
   if (!text) return nullptr;
-  return first_bytes(keep(id, bytes_of(std::move(*text))), wanted);
+  return first_bytes(cache(id, bytes_of(std::move(*text))), wanted);
 }
 
 std::shared_ptr<const std::vector<GitEntry>> GitObjects::folder(
@@ -155,7 +157,7 @@ std::shared_ptr<const std::vector<GitEntry>> GitObjects::folder(
     return known->second;
   }
   const size_t digits = std::min(name.find('^'), name.size());
-  const auto bytes = contents(name, "tree", kMostTree, why);
+  const auto bytes = contents(name, "tree", kMaxTree, why);
   if (!bytes) return nullptr;
   auto entries = parse_git_tree(*bytes, digits / 2, why);
   if (!entries) return nullptr;
@@ -173,8 +175,8 @@ std::optional<GitObjects::Header> GitObjects::ask(Process& git,
     why = known->second;
     return std::nullopt;
   }
-  if (!waits_.empty()) {
-    why = waits_;
+  if (!why_stopped_.empty()) {
+    why = why_stopped_;
     return std::nullopt;
   }
   // `git` gets the process back only after the whole answer was understood.
@@ -262,8 +264,8 @@ std::string GitObjects::ended(Process& git, const std::string& name) {
   const std::string errors = git->errors(size_t{64} * 1024);
   git.reset();
   // The next question would wait just as long.
-  if (waits_in_vain(errors))
-    return waits_ = "git was stopped: " + git_words(errors);
+  if (is_stalled(errors))
+    return why_stopped_ = "git was stopped: " + git_words(errors);
   if (says_missing(errors)) return missing(name);
   const std::string words = git_words(errors);
   return "git exited with code " + std::to_string(code) +
@@ -296,12 +298,12 @@ std::string GitObjects::missing(const std::string& id) {
   return why;
 }
 
-std::shared_ptr<const Bytes> GitObjects::keep(
+std::shared_ptr<const Bytes> GitObjects::cache(
     const std::string& id, std::shared_ptr<const Bytes> bytes) {
   if (bytes == nullptr) return bytes;
   const auto size = std::ssize(bytes->view());
-  if (size > kMostKeptOfOne || kept_ + size > kMostKept) return bytes;
-  kept_ += size;
+  if (size > kMaxCachedFile || cached_bytes_ + size > kMaxCached) return bytes;
+  cached_bytes_ += size;
   files_[id] = bytes;
   return bytes;
 }

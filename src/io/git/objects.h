@@ -71,8 +71,8 @@ class GitObjects {
                                          std::string& why);
   std::string missing(const std::string& id);
   std::string ended(Process& git, const std::string& name);
-  std::shared_ptr<const Bytes> keep(const std::string& id,
-                                    std::shared_ptr<const Bytes> bytes);
+  std::shared_ptr<const Bytes> cache(const std::string& id,
+                                     std::shared_ptr<const Bytes> bytes);
 
   Host& host_;
   Process sizes_;
@@ -80,11 +80,11 @@ class GitObjects {
   std::map<std::string, int64_t> known_sizes_;
   // Whole files, and beginnings of larger ones, up to a limit on their bytes.
   std::map<std::string, std::shared_ptr<const Bytes>> files_;
-  int64_t kept_ = 0;
+  int64_t cached_bytes_ = 0;
   std::map<std::string, std::shared_ptr<const std::vector<GitEntry>>> folders_;
   std::map<std::string, std::string> missing_;  // reason by id
   std::optional<std::string> to_fetch_;         // see missing()
-  std::string waits_;                           // why git is no longer asked
+  std::string why_stopped_;                     // why git is no longer asked
 };
 
 }  // namespace shardplan

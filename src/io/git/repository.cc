@@ -69,8 +69,8 @@ Diagnostics::Builder report_refusal(const GitAnswer& answer, Host& host,
 
 // Returns what `git rev-parse` prints; nullopt, with the reason reported, on
 // failure.
-std::optional<std::string> told(const std::string& question, Host& host,
-                                Diagnostics& diags) {
+std::optional<std::string> rev_parse(const std::string& question, Host& host,
+                                     Diagnostics& diags) {
   const auto answer = run_git({"rev-parse", question}, host, diags);
   if (!answer) return std::nullopt;
   if (answer->code != 0) return report_refusal(*answer, host, diags);
@@ -187,9 +187,9 @@ std::string doubt(const GitAnswer& answer) {
 
 std::optional<GitRepository> find_git_repository(Host& host,
                                                  Diagnostics& diags) {
-  auto root = told("--show-toplevel", host, diags);
+  auto root = rev_parse("--show-toplevel", host, diags);
   if (!root) return std::nullopt;
-  auto prefix = told("--show-prefix", host, diags);
+  auto prefix = rev_parse("--show-prefix", host, diags);
   if (!prefix) return std::nullopt;
   return GitRepository{std::move(*root), std::move(*prefix)};
 }

@@ -46,7 +46,7 @@ std::string not_followed(std::string_view what, const std::string& path,
 
 GitTreeHost::GitTreeHost(Host& below, GitRepository repository,
                          GitCommit commit)
-    : PassingHost(below),
+    : ForwardingHost(below),
       repository_(std::move(repository)),
       commit_(std::move(commit)),
       root_(parts_of(repository_.root)),
@@ -56,14 +56,14 @@ GitTreeHost::GitTreeHost(Host& below, GitRepository repository,
 std::optional<FileInfo> GitTreeHost::file_info(const std::string& path) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const Found found = find(path);
-  if (found.is == Is::Outside || found.is == Is::Absent ||
-      found.is == Is::Unknown) {
+  if (found.kind == Kind::Outside || found.kind == Kind::Absent ||
+      found.kind == Kind::Unknown) {
     return std::nullopt;
   }
-  FileInfo info{found.is == Is::Folder, 0, below().user(), 0};
+  FileInfo info{found.kind == Kind::Folder, 0, below().user(), 0};
   std::string why;
   // A missing object is still in the commit; read_file() reports the problem.
-  if (found.is == Is::File)
+  if (found.kind == Kind::File)
     info.size = objects_.size(found.id, why).value_or(0);
   return info;
 }
@@ -72,7 +72,7 @@ std::vector<std::string> GitTreeHost::list_directory(const std::string& path) {
   const std::lock_guard<std::mutex> lock(mutex_);
   Found found = find(path);
   std::vector<std::string> names;
-  if (found.is != Is::Folder || found.id.empty()) return names;
+  if (found.kind != Kind::Folder || found.id.empty()) return names;
   const auto entries = entries_of(found.id, found.path, found.why);
   if (entries == nullptr) return names;
   for (const GitEntry& entry : *entries) names.push_back(entry.name);
@@ -82,8 +82,8 @@ std::vector<std::string> GitTreeHost::list_directory(const std::string& path) {
 std::optional<std::string> GitTreeHost::real_path(const std::string& path) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const Found found = find(path);
-  if (found.is == Is::Outside || found.is == Is::Absent ||
-      found.is == Is::Unknown) {
+  if (found.kind == Kind::Outside || found.kind == Kind::Absent ||
+      found.kind == Kind::Unknown) {
     return std::nullopt;
   }
   return found.path.empty() ? repository_.root
@@ -105,7 +105,7 @@ std::shared_ptr<const Bytes> GitTreeHost::read_file(const std::string& path,
   Found found = find(path);
   why = std::move(found.why);
   if (!why.empty()) return nullptr;
-  if (found.is == Is::File) return objects_.file(found.id, limit, why);
+  if (found.kind == Kind::File) return objects_.file(found.id, limit, why);
   why = "is a directory";
   return nullptr;
 }
@@ -127,23 +127,24 @@ std::shared_ptr<const std::vector<GitEntry>> GitTreeHost::entries_of(
 
 // Finds what is below the root under these names.
 GitTreeHost::Found GitTreeHost::look_up(std::span<const std::string> names) {
-  Found found{Is::Folder, "", commit_.id + "^{tree}", ""};
+  Found found{Kind::Folder, "", commit_.id + "^{tree}", ""};
   if (!names.empty() && names.front() == kGitFolder) {
-    if (names.size() == 1) return {Is::Folder, std::string(kGitFolder), "", ""};
-    return {Is::Absent, "", "", "a revision does not contain `.git`"};
+    if (names.size() == 1)
+      return {Kind::Folder, std::string(kGitFolder), "", ""};
+    return {Kind::Absent, "", "", "a revision does not contain `.git`"};
   }
   for (const std::string& name : names) {
-    if (found.is == Is::File) {
-      found.is = Is::Absent;
+    if (found.kind == Kind::File) {
+      found.kind = Kind::Absent;
       found.why = "`" + found.path + "` is not a directory";
     }
-    if (found.is != Is::Folder) return found;
+    if (found.kind != Kind::Folder) return found;
     std::string why;
     const auto entries = entries_of(found.id, found.path, why);
-    if (entries == nullptr) return {Is::Unknown, "", "", why};
+    if (entries == nullptr) return {Kind::Unknown, "", "", why};
     const GitEntry* entry = entry_named(*entries, name);
     if (entry == nullptr) {
-      return {Is::Absent, "", "", "no such file in `" + commit_.name + "`"};
+      return {Kind::Absent, "", "", "no such file in `" + commit_.name + "`"};
     }
     found.path = join_path(found.path, name);
     found.id = entry->id;
@@ -152,14 +153,14 @@ GitTreeHost::Found GitTreeHost::look_up(std::span<const std::string> names) {
       case GitEntryKind::Folder:
         break;
       case GitEntryKind::File:
-        found.is = Is::File;
+        found.kind = Kind::File;
         break;
       case GitEntryKind::Link:
-        found.is = Is::Link;
+        found.kind = Kind::Link;
         found.why = not_followed("symbolic link", found.path, is_last);
         break;
       case GitEntryKind::Submodule:
-        found.is = Is::Submodule;
+        found.kind = Kind::Submodule;
         found.why = not_followed("submodule", found.path, is_last);
         break;
     }
@@ -182,7 +183,7 @@ GitTreeHost::Found GitTreeHost::find(const std::string& path) {
   }
   const auto look = [&]() -> Found {
     if (!starts_with(at, root_)) {
-      return {Is::Outside, "", "",
+      return {Kind::Outside, "", "",
               "it is outside the repository, so no revision contains it"};
     }
     return look_up(std::span<const std::string>(at).subspan(root_.size()));
@@ -196,7 +197,8 @@ GitTreeHost::Found GitTreeHost::find(const std::string& path) {
     }
     if (came_down) {
       Found folder = look();
-      if (folder.is != Is::Folder && folder.is != Is::Outside) return folder;
+      if (folder.kind != Kind::Folder && folder.kind != Kind::Outside)
+        return folder;
     }
     if (!at.empty()) at.pop_back();
     came_down = false;

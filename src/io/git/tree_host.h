@@ -25,7 +25,7 @@ namespace shardplan {
 // that. The root has a `.git`, a folder in which nothing can be read. Writing,
 // standard streams, the environment and the clock are those of the host below.
 // Thread-safe.
-class GitTreeHost : public PassingHost {
+class GitTreeHost : public ForwardingHost {
  public:
   // `below` must outlive this host.
   GitTreeHost(Host& below, GitRepository repository, GitCommit commit);
@@ -44,7 +44,7 @@ class GitTreeHost : public PassingHost {
   std::string problem();
 
  private:
-  enum class Is : uint8_t {
+  enum class Kind : uint8_t {
     Outside,
     Absent,
     Unknown,
@@ -54,7 +54,7 @@ class GitTreeHost : public PassingHost {
     Submodule
   };
   struct Found {
-    Is is = Is::Absent;
+    Kind kind = Kind::Absent;
     std::string path;  // below the root: "a/b"
     std::string id;    // id of a file or folder
     std::string why;   // nothing can be read here; "" if something can

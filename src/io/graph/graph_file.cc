@@ -15,7 +15,7 @@ namespace shardplan {
 namespace {
 
 // Returns the text after `key` and its colon in JSON.
-std::string_view behind_key(std::string_view text, std::string_view key) {
+std::string_view after_key(std::string_view text, std::string_view key) {
   const size_t at = text.find(key);
   if (at == text.npos) return {};
   text.remove_prefix(at + key.size());
@@ -31,12 +31,12 @@ std::string_view behind_key(std::string_view text, std::string_view key) {
 }
 
 bool looks_like_json_graph(std::string_view head) {
-  if (!behind_key(head, "\"graph\"").starts_with('"')) return false;
-  if (behind_key(head, "\"ops\"").starts_with('[')) return true;
+  if (!after_key(head, "\"graph\"").starts_with('"')) return false;
+  if (after_key(head, "\"ops\"").starts_with('[')) return true;
   // Parameters may fill the head before any operation.
   return head.size() == kHeadBytes &&
-         (behind_key(head, "\"parameters\"").starts_with('{') ||
-          behind_key(head, "\"inputs\"").starts_with('{'));
+         (after_key(head, "\"parameters\"").starts_with('{') ||
+          after_key(head, "\"inputs\"").starts_with('{'));
 }
 
 bool has_key(std::string_view line, std::string_view key) {
@@ -75,7 +75,7 @@ bool looks_like_graph(std::string_view head) {
 std::optional<GraphDescription> read_graph(SourcePtr source,
                                            const DimSizes& dims,
                                            Diagnostics& diags) {
-  diags.keep(source);
+  diags.add_source(source);
   const auto document = parse_document(source, diags);
   if (!document) return std::nullopt;
   auto graph = read_graph_node(document->root(), dims, diags);

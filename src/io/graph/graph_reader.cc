@@ -18,7 +18,7 @@ namespace {
 
 // The most nodes of the document, each counted once per repetition: some
 // hundred thousand operations.
-constexpr int64_t kMostRepeated = 1'000'000;
+constexpr int64_t kMaxRepeated = 1'000'000;
 // Above every rank that operations have letters or results for.
 constexpr size_t kMaxRank = 64;
 constexpr size_t kMaxNameLength = 1024;
@@ -607,10 +607,10 @@ class Reader {
   // Returns whether the repetition is within the limit, which bounds the work
   // that a short text can cause.
   bool may_repeat(const Node& node, const Repeat& repeat) {
-    const int64_t nodes = nodes_in(node, kMostRepeated);
+    const int64_t nodes = nodes_in(node, kMaxRepeated);
     const auto all = checked_mul(repeat.count, nodes);
     const auto total = all ? checked_add(repeated_, *all) : std::nullopt;
-    if (total && *total <= kMostRepeated) {
+    if (total && *total <= kMaxRepeated) {
       repeated_ = *total;
       return true;
     }
@@ -619,7 +619,7 @@ class Reader {
                count_text(repeat.count) + " layers are too many")
         .fact("each has " + count_text(nodes) +
               " nodes in the file; all repeated layers together may have " +
-              count_text(kMostRepeated))
+              count_text(kMaxRepeated))
         .help("give a smaller number with `--dims`");
     return false;
   }

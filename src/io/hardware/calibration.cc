@@ -19,7 +19,7 @@ namespace {
 constexpr int64_t kLeastCopied = 100'000'000;
 // Smaller payloads do not show the rate between machines.
 constexpr int64_t kLeastSent = int64_t{64} << 20U;
-constexpr size_t kMostGridPoints = size_t{1} << 14U;
+constexpr size_t kMaxGridPoints = size_t{1} << 14U;
 
 double median(std::vector<double> values) {
   SHARDPLAN_CHECK(!values.empty());
@@ -149,11 +149,11 @@ class Calibration {
     size_t points = 1;
     for (const auto& axis : sizes) {
       // The product stops growing long before it could overflow.
-      points = points > kMostGridPoints ? points : points * axis.size();
+      points = points > kMaxGridPoints ? points : points * axis.size();
       grid.axes.emplace_back(axis.begin(), axis.end());
     }
     const Runs& first = products.begin()->second;
-    if (points > kMostGridPoints || 2 * products.size() < points) {
+    if (points > kMaxGridPoints || 2 * products.size() < points) {
       fail(first.where, "the products in " + name + " do not form a grid")
           .fact(count_text(std::ssize(products)) + " products for " +
                 joined_of(sizes, " x ",
@@ -164,7 +164,7 @@ class Calibration {
           .help(
               "measure a few sizes with at least half of their combinations, "
               "at most " +
-              count_text(static_cast<int64_t>(kMostGridPoints)) +
+              count_text(static_cast<int64_t>(kMaxGridPoints)) +
               ": rates in between are interpolated");
       return false;
     }
@@ -340,7 +340,7 @@ class Calibration {
                  const std::map<int64_t, const Series*>& inside,
                  std::vector<MeasuredCollective>& made) {
     int64_t least = 0;
-    int64_t most = kMostGridBytes;
+    int64_t most = kMaxGridBytes;
     std::set<int64_t> sizes;
     std::set<std::string> files;
     for (const auto& of_ranks : inside) {
@@ -356,7 +356,7 @@ class Calibration {
     const size_t before = sizes.size();
     std::erase_if(sizes,
                   [&](int64_t size) { return size < least || size > most; });
-    if (sizes.empty() || sizes.size() * inside.size() > kMostGridPoints) {
+    if (sizes.empty() || sizes.size() * inside.size() > kMaxGridPoints) {
       fail(first.where, sizes.empty() ? kind +
                                             " runs on different numbers of "
                                             "ranks have no sizes in common"
@@ -395,7 +395,7 @@ class Calibration {
     made.push_back(std::move(table));
   }
 
-  static constexpr int64_t kMostGridBytes = int64_t{1} << 62U;
+  static constexpr int64_t kMaxGridBytes = int64_t{1} << 62U;
 
   const Samples& samples_;
   HardwareProfile& card_;
@@ -411,7 +411,7 @@ bool calibrate(std::span<const std::string> files, HardwareProfile& card,
   bool fine = true;
   for (const std::string& path : files) {
     const SourcePtr file = read_source(path, kWholeFile, host, diags);
-    if (file != nullptr) diags.keep(file);
+    if (file != nullptr) diags.add_source(file);
     fine = file != nullptr && read_samples(*file, samples, diags) && fine;
   }
   return fine && Calibration(samples, card, diags).apply();

@@ -14,11 +14,11 @@ namespace shardplan {
 namespace {
 
 constexpr std::string_view kCsvHeader = "kind,dtype,m,n,k,bytes,seconds";
-constexpr int64_t kMostRanks = 1'000'000;
-constexpr int64_t kMostBytes = int64_t{1} << 50U;
-constexpr int64_t kMostSize = int64_t{1} << 31U;  // size of a dimension
+constexpr int64_t kMaxRanks = 1'000'000;
+constexpr int64_t kMaxBytes = int64_t{1} << 50U;
+constexpr int64_t kMaxMatrixSize = int64_t{1} << 31U;  // size of a dimension
 constexpr double kLeastSeconds = 1e-9;
-constexpr double kMostSeconds = 1e5;
+constexpr double kMaxSeconds = 1e5;
 
 // A part of a line.
 struct Word {
@@ -108,7 +108,7 @@ class SampleReader {
                                    double unit) {
     const auto number = parse_real(word.text);
     const double seconds = number.value_or(0) * unit;
-    if (seconds >= kLeastSeconds && seconds <= kMostSeconds) return seconds;
+    if (seconds >= kLeastSeconds && seconds <= kMaxSeconds) return seconds;
     fail(span_of(word), "`" + std::string(what) + "` is " +
                             in_backticks(word.text) +
                             ", not a time from 1 ns to 100,000 s");
@@ -199,9 +199,9 @@ class CsvReader : SampleReader {
                                                       kPrecisionNames.end())));
       return;
     }
-    const auto m = whole_of(fields[kM], "m", kMostSize);
-    const auto n = whole_of(fields[kN], "n", kMostSize);
-    const auto k = whole_of(fields[kK], "k", kMostSize);
+    const auto m = whole_of(fields[kM], "m", kMaxMatrixSize);
+    const auto n = whole_of(fields[kN], "n", kMaxMatrixSize);
+    const auto k = whole_of(fields[kK], "k", kMaxMatrixSize);
     const auto seconds = seconds_of(fields[kSeconds], "seconds", 1);
     if (!m || !n || !k || !seconds) return;
     const auto precision =
@@ -212,7 +212,7 @@ class CsvReader : SampleReader {
 
   void read_copy(const std::vector<Word>& fields, const std::string& kind) {
     if (!has_only(fields, {kBytes})) return;
-    const auto bytes = whole_of(fields[kBytes], "bytes", kMostBytes);
+    const auto bytes = whole_of(fields[kBytes], "bytes", kMaxBytes);
     const auto seconds = seconds_of(fields[kSeconds], "seconds", 1);
     if (!bytes || !seconds) return;
     Runs& runs = kind == "copy" ? samples_.copies[*bytes]
@@ -317,7 +317,7 @@ class NcclReader : SampleReader {
     const auto rank = parse_integer(words[1].text);
     const auto on = std::ranges::find_if(
         words, [](const Word& word) { return word.text == "on"; });
-    if (!rank || *rank < 0 || *rank >= kMostRanks || on == words.end() ||
+    if (!rank || *rank < 0 || *rank >= kMaxRanks || on == words.end() ||
         on + 1 == words.end()) {
       fail(span_of(words.front()), "this rank line names no machine");
       return;
@@ -358,7 +358,7 @@ class NcclReader : SampleReader {
     }
     // A size with fewer bytes than ranks is rounded to zero.
     if (size->text == "0") return;
-    const auto bytes = whole_of(*size, "size", kMostBytes);
+    const auto bytes = whole_of(*size, "size", kMaxBytes);
     const auto seconds = seconds_of(*time, "time", 1e-6);
     if (!bytes || !seconds) return;
     const auto wrong = cell(words, "#wrong");

@@ -40,13 +40,13 @@ bool recognize(std::string_view head) {
 
 std::optional<Manifest> read(const ManifestSource& source, Host& host,
                              Diagnostics& diags) {
-  diags.keep(source.file);
+  diags.add_source(source.file);
   auto document = parse_document(source.file, diags);
   if (!document) return std::nullopt;
   const auto config = std::make_shared<const Document>(*std::move(document));
   std::optional<QuantisationFile> beside = QuantisationFile();
   if (source.path != "-") {
-    beside = quantisation_beside(source.path, *config, host, diags);
+    beside = read_quantisation_file(source.path, *config, host, diags);
   }
   if (!beside) return std::nullopt;
   auto manifest = synthesize_manifest(*config, diags, source.reading, &*beside);
@@ -62,10 +62,10 @@ const ManifestFormat kHfConfig = {
     kConfigFormat, "a Hugging Face config.json of a known family", recognize,
     read};
 
-std::optional<QuantisationFile> quantisation_beside(const std::string& path,
-                                                    const Document& config,
-                                                    Host& host,
-                                                    Diagnostics& diags) {
+std::optional<QuantisationFile> read_quantisation_file(const std::string& path,
+                                                       const Document& config,
+                                                       Host& host,
+                                                       Diagnostics& diags) {
   QuantisationFile result;
   // Newer programs write the quantisation into the config.
   const Node own = config.root();
@@ -76,7 +76,7 @@ std::optional<QuantisationFile> quantisation_beside(const std::string& path,
   // transformers read the quantisation from the config.
   for (const char* name :
        {"hf_quant_config.json", "quantize_config.json", "quant_config.json"}) {
-    const std::string beside = path_beside(path, name, host);
+    const std::string beside = path_relative_to(path, name, host);
     if (!host.file_info(beside)) continue;
     const SourcePtr file = read_source(beside, kWholeFile, host, diags);
     auto document =
@@ -118,19 +118,19 @@ namespace {
 
 // Turns the parameters with these folded names and shapes into buffers; the
 // manifest's other fields stay the same.
-void set_apart(Manifest& manifest,
-               const decltype(ExplainedTensors::buffers)& buffers) {
-  std::vector<Manifest::Kept> kept;
+void turn_into_buffers(Manifest& manifest,
+                       const decltype(ExplainedTensors::buffers)& buffers) {
+  std::vector<Manifest::Selected> selected;
   bool any = false;
   for (size_t i = 0; i < manifest.any_size(); ++i) {
     const bool was = i >= manifest.size();
     const bool is = was || buffers.contains({folded_name(manifest.name(i)),
                                              manifest.type(i).shape});
     any = any || is != was;
-    kept.push_back({i, is});
+    selected.push_back({i, is});
   }
   // A total beyond 63 bits, which no checkpoint has, leaves them parameters.
-  if (any) manifest.keep(kept);
+  if (any) manifest.select(selected);
 }
 
 // A weight that lacks the scales of its method is stored in another way, such
@@ -162,7 +162,7 @@ void drop_absent_blocks(const Manifest& manifest, ExplainedTensors& own) {
 void explain_manifest(const std::string& path, Host& host, Manifest& manifest) {
   const Document& config = *manifest.config;
   Diagnostics problems;
-  const auto beside = quantisation_beside(path, config, host, problems);
+  const auto beside = read_quantisation_file(path, config, host, problems);
   if (!beside) return;
   auto own =
       explained_tensors(config, manifest.architecture, &*beside, problems);
@@ -180,7 +180,7 @@ void explain_manifest(const std::string& path, Host& host, Manifest& manifest) {
   drop_absent_blocks(manifest, *own);
   manifest.kinds =
       std::make_shared<const ParameterKinds>(std::move(own->kinds));
-  if (!own->buffers.empty()) set_apart(manifest, own->buffers);
+  if (!own->buffers.empty()) turn_into_buffers(manifest, own->buffers);
 }
 
 namespace {

@@ -67,7 +67,7 @@ std::vector<std::shared_ptr<const Architecture>> most_general_first() {
   return all;
 }
 
-std::vector<Manifest> made_samples() {
+std::vector<Manifest> make_samples() {
   std::vector<Manifest> samples;
   for (const auto& all : most_general_first()) {
     for (const ArchitectureClass& model_class : all->classes) {
@@ -89,7 +89,7 @@ std::vector<Manifest> made_samples() {
 }  // namespace
 
 const std::vector<Manifest>& family_samples() {
-  static const std::vector<Manifest> kSamples = made_samples();
+  static const std::vector<Manifest> kSamples = make_samples();
   return kSamples;
 }
 

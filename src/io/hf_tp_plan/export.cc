@@ -61,7 +61,7 @@ Wanted wanted(const Placement& placement, const Plan& plan) {
     return {0, "`--declare` changes how it is stored"};
   }
   if (placement.requested) {
-    for (const AxisNames& axes : placement.asked().dims) {
+    for (const AxisNames& axes : placement.requested_spec().dims) {
       if (contains(axes, kUnconstrained)) {
         return {0, "a dimension is UNCONSTRAINED, which a plan cannot express"};
       }

@@ -128,7 +128,7 @@ class Reader {
       : reading_(reading), rules_(rules), errors_(diags, "the plan") {}
 
   bool read(const SourcePtr& source) {
-    errors_.diags().keep(source);
+    errors_.diags().add_source(source);
     const std::string_view text = source->text();
     const size_t first = text.find_first_not_of(" \t\r\n");
     const bool is_flow = first != text.npos && text[first] == '{';
@@ -572,7 +572,7 @@ class Reader {
     rule.shipped = entry.is_added;
     rule.shards_parts = is_packed;
     rule.hook = hook;
-    rule.short_has_first = cut == TpCut::SecondLast;
+    rule.short_uses_first = cut == TpCut::SecondLast;
     rule.where = entry.where;
     rule.spec_where = entry.style_where;
     const AxisNames axis = {std::string(kTpAxis)};

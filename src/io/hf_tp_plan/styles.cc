@@ -13,19 +13,20 @@ constexpr auto kWhole = TpCut::Whole;
 constexpr auto kFirst = TpCut::First;
 constexpr auto kOut = TpCut::SecondLast;
 constexpr auto kLast = TpCut::Last;
-using Lies = HookLayout;
 using Task = ModuleHook::Task;
 constexpr ModuleHook kUnknown = {};
 constexpr ModuleHook kNone = {.task = Task::None};
-constexpr ModuleHook kPart = {Lies::Whole, Lies::Whole, Lies::Last, Task::None};
-constexpr ModuleHook kSum = {Lies::Last, Lies::Last, Lies::Whole, Task::None};
-constexpr ModuleHook kGather = {Lies::Whole, Lies::Whole, Lies::Whole,
-                                Task::None};
-constexpr ModuleHook kSplit = {Lies::Whole, Lies::Last, Lies::Whole,
-                               Task::None};
+constexpr ModuleHook kPart = {HookLayout::Whole, HookLayout::Whole,
+                              HookLayout::Last, Task::None};
+constexpr ModuleHook kSum = {HookLayout::Last, HookLayout::Last,
+                             HookLayout::Whole, Task::None};
+constexpr ModuleHook kGather = {HookLayout::Whole, HookLayout::Whole,
+                                HookLayout::Whole, Task::None};
+constexpr ModuleHook kSplit = {HookLayout::Whole, HookLayout::Last,
+                               HookLayout::Whole, Task::None};
 
-constexpr ModuleHook kTokens = {Lies::Tokens, Lies::Tokens, Lies::Tokens,
-                                Task::None};
+constexpr ModuleHook kTokens = {HookLayout::Tokens, HookLayout::Tokens,
+                                HookLayout::Tokens, Task::None};
 constexpr ModuleHook kSumGradients = {.task = Task::SumGradients};
 constexpr ModuleHook kSumOutput = {.task = Task::SumOutputGradients};
 constexpr ModuleHook kReadShards = {.task = Task::ReadShards};

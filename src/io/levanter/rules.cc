@@ -228,7 +228,7 @@ std::optional<Document> read_included(const Node& node, const SourceFile& from,
                                       Host* files, Diagnostics& diags) {
   const std::string name(node.text().substr(kIncludeTag.size()));
   const std::string path =
-      files == nullptr ? name : path_beside(from.name(), name, *files);
+      files == nullptr ? name : path_relative_to(from.name(), name, *files);
   if (files == nullptr || !files->file_info(path)) {
     return diags
         .error(Code::UnreadableFile, node.span(),

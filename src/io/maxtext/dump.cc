@@ -207,7 +207,7 @@ std::optional<MaxtextDump> read_twin(const ManifestSource& source, bool named,
   const bool is_named = file_name_of(source.path) == kNamedShardings;
   const bool is_logical = file_name_of(source.path) == kLogicalShardings;
   if (named ? !is_named : !is_logical) return std::nullopt;
-  const std::string path = path_beside(
+  const std::string path = path_relative_to(
       source.path, named ? kLogicalShardings : kNamedShardings, host);
   if (!host.file_info(path)) return std::nullopt;
   Diagnostics problems;
@@ -215,7 +215,7 @@ std::optional<MaxtextDump> read_twin(const ManifestSource& source, bool named,
   std::optional<MaxtextDump> twin;
   if (file != nullptr) twin = read_maxtext_dump(file, problems);
   if (twin && twin->named != named) {
-    diags.keep(file);
+    diags.add_source(file);
     manifest.sources.push_back(file);
     return twin;
   }

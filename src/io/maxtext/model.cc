@@ -576,11 +576,11 @@ bool check_agreement(const MaxtextConfig& config, Diagnostics& diags) {
 std::shared_ptr<const Document> config_of_model(const ManifestSource& source,
                                                 Host& host,
                                                 Diagnostics& diags) {
-  diags.keep(source.file);
+  diags.add_source(source.file);
   const auto config = read_maxtext_config(
       source.file, source.path == "-" ? nullptr : &host, diags);
   if (!config) return nullptr;
-  for (const SourcePtr& each : sources_of(*config)) diags.keep(each);
+  for (const SourcePtr& each : sources_of(*config)) diags.add_source(each);
   if (!check_agreement(*config, diags)) return nullptr;
   const auto text = ConfigWriter(*config, diags).write();
   if (!text) return nullptr;
@@ -588,7 +588,7 @@ std::shared_ptr<const Document> config_of_model(const ManifestSource& source,
       source.file->name() + ", as a config.json", *text);
   auto document = parse_document(rewritten, diags);
   if (!document) return nullptr;
-  diags.keep(rewritten);
+  diags.add_source(rewritten);
   return std::make_shared<const Document>(*std::move(document));
 }
 

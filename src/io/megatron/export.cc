@@ -51,12 +51,12 @@ Role role_of_axis(std::string_view axis) {
 struct Ranks {
   std::string view;
   Axis stages;
-  Axis around;  // around `tensor`: cp, or ep for experts
+  Axis outer;  // around `tensor`: cp, or ep for experts
   Axis tensor;
   bool stages_inside = false;  // within data parallelism
 
   int64_t data(int64_t devices) const {
-    return devices / (stages.size * around.size * tensor.size);
+    return devices / (stages.size * outer.size * tensor.size);
   }
 };
 
@@ -66,7 +66,7 @@ std::string order_problem(const Mesh& mesh, Ranks& ranks) {
     return mesh.stride(*mesh.find(axis.name));
   };
   int64_t inner = 1;
-  for (const Axis& axis : {ranks.tensor, ranks.around}) {
+  for (const Axis& axis : {ranks.tensor, ranks.outer}) {
     if (axis.size > 1 && apart(axis) != inner) {
       return "neighbours along `" + axis.name + "` are " +
              plural(apart(axis), "device") +
@@ -84,21 +84,21 @@ std::string order_problem(const Mesh& mesh, Ranks& ranks) {
 }
 
 std::optional<Ranks> read_ranks(const Mesh& mesh, const std::string& view,
-                                Role around, Diagnostics& diags) {
+                                Role outer, Diagnostics& diags) {
   Ranks ranks{view, {}, {}, {}};
   std::vector<std::pair<Role, Axis>> axes;
   std::string problem;
   for (const Axis& axis : mesh.axes_of(view)) {
     if (axis.size == 1) continue;
     Role role = role_of_axis(axis.name);
-    if ((role == Role::Expert || role == Role::Context) && role != around) {
+    if ((role == Role::Expert || role == Role::Context) && role != outer) {
       role = Role::Data;
     }
     axes.emplace_back(role, axis);
     if (role == Role::Data) continue;
     Axis& place = role == Role::Pipeline ? ranks.stages
                   : role == Role::Tensor ? ranks.tensor
-                                         : ranks.around;
+                                         : ranks.outer;
     if (place.size > 1) {
       problem = "`" + place.name + "` and `" + axis.name +
                 "` would set the same degree";
@@ -213,14 +213,14 @@ class Reading {
       return {"without an architecture its dimensions are unknown",
               "give the model with its config.json"};
     }
-    if (placement.requested &&
-        contains(axes_in(placement.asked()), AxisName(kUnconstrained))) {
+    if (placement.requested && contains(axes_in(placement.requested_spec()),
+                                        AxisName(kUnconstrained))) {
       return {"its rule leaves a dimension to the compiler (UNCONSTRAINED)",
               "name the axes, or write null"};
     }
     const bool expert = is_expert(parameter);
     const Ranks& ranks = expert ? *experts : ranks_;
-    const Axis& ep = ranks.around;
+    const Axis& ep = ranks.outer;
     const bool dealt = placement.dealt && placement.dealt->size > 1;
     const bool deals =
         expert && ep.size > 1 && std::ranges::none_of(*kind, counts_experts);
@@ -229,7 +229,7 @@ class Reading {
                     : "it is not placed whole over `" + ep.name + "`",
               "place all experts whole over one axis with `deal: ep`"};
     }
-    if (dealt && !is_dealt_evenly(*placement.dealt)) {
+    if (dealt && !is_even(*placement.dealt)) {
       return {plural(placement.dealt->experts, "expert") +
                   " are distributed unevenly over `" + ep.name + "`",
               "choose a degree that divides their number"};
@@ -322,7 +322,7 @@ class Reading {
 // experts with both expert and tensor parallelism.
 bool needs_sequence_parallel(const Ranks& ranks,
                              const std::optional<Ranks>& experts) {
-  return experts && experts->around.size > 1 && ranks.tensor.size > 1;
+  return experts && experts->outer.size > 1 && ranks.tensor.size > 1;
 }
 
 std::vector<std::string> comments(const ExportInput& input, const Ranks& ranks,
@@ -384,9 +384,9 @@ std::optional<std::string> write(const ExportInput& input, Diagnostics& diags) {
   };
   add("tensor-model-parallel-size", ranks->tensor.size);
   add("pipeline-model-parallel-size", ranks->stages.size);
-  add("context-parallel-size", ranks->around.size);
+  add("context-parallel-size", ranks->outer.size);
   if (reading.experts) {
-    add("expert-model-parallel-size", reading.experts->around.size);
+    add("expert-model-parallel-size", reading.experts->outer.size);
     add("expert-tensor-parallel-size", reading.experts->tensor.size);
   }
   if (needs_sequence_parallel(*ranks, reading.experts)) {

@@ -81,7 +81,8 @@ std::optional<Manifest> read_json(const SourceFile& source,
     JsonScanner ahead(source);
     return has_wrapper(TokenSource(ahead));
   }();
-  if (source.text().size() >= kWindow) source.let_go(source.text().size());
+  if (source.text().size() >= kWindow)
+    source.release_before(source.text().size());
   JsonScanner scanner(source);
   auto manifest = read_native(TokenSource(scanner), wrapped, diags);
   if (scanner.token() == JsonScanner::Token::Error) scanner.report(diags);
@@ -108,7 +109,7 @@ bool recognize(std::string_view head) {
 
 std::optional<Manifest> read(const ManifestSource& model, Host& /*host*/,
                              Diagnostics& diags) {
-  diags.keep(model.file);
+  diags.add_source(model.file);
   auto manifest = looks_like_json(model.file->text())
                       ? read_json(*model.file, diags)
                       : read_tree(model.file, diags);
@@ -465,7 +466,7 @@ class NativeReader {
   // Remembers the object just read, from `begin` on, which added a tensor.
   void remember(const TensorEntry& entry, Span begin) {
     constexpr size_t kLongest = 256;
-    constexpr size_t kMost = 8;
+    constexpr size_t kMax = 8;
     if (tokens_.scanner() == nullptr || entry.has(Attribute::Axes) ||
         entry.child) {
       return;
@@ -474,10 +475,10 @@ class NativeReader {
     if (begin.end - begin.begin > kLongest) return;
     Known known{std::string(begin.text()), depth_,
                 manifest_.type_number(manifest_.size() - 1)};
-    if (known_.size() < kMost) {
+    if (known_.size() < kMax) {
       known_.push_back(std::move(known));
     } else {
-      known_[next_known_++ % kMost] = std::move(known);
+      known_[next_known_++ % kMax] = std::move(known);
     }
   }
 
@@ -493,14 +494,14 @@ class NativeReader {
     for (const Known& known : known_) {
       if (known.depth != depth || !ahead.starts_with(known.text)) continue;
       add_known(name, known.type, where);
-      scanner->take(known.text.size());
+      scanner->skip_known(known.text.size());
       return true;
     }
     return false;
   }
 
   void add_known(std::string_view name, uint32_t type, Span where) {
-    let_go_before(where);
+    release_before(where);
     if (depth_ > 1) become_nested();
     const size_t index = manifest_.size();
     if (!manifest_.add_numbered(name, type, where)) {
@@ -517,10 +518,11 @@ class NativeReader {
   }
 
   // Releases text before `where`, which only error messages need again.
-  void let_go_before(Span where) {
-    if (tokens_.scanner() == nullptr || where.begin - let_go_ < kWindow) return;
-    let_go_ = where.begin;
-    where.file->let_go(let_go_);
+  void release_before(Span where) {
+    if (tokens_.scanner() == nullptr || where.begin - released_ < kWindow)
+      return;
+    released_ = where.begin;
+    where.file->release_before(released_);
   }
 
   void finish_object(const TensorEntry& entry, Span where) {
@@ -565,7 +567,7 @@ class NativeReader {
   }
 
   void add_tensor(const TensorEntry& entry, Span where) {
-    let_go_before(where);
+    release_before(where);
     if (depth_ > 1) become_nested();
     const bool buffer = entry.buffer;
     const size_t index = buffer ? manifest_.buffers().size() : manifest_.size();
@@ -645,7 +647,7 @@ class NativeReader {
   TensorType type_;  // reused
   std::vector<Known> known_;
   size_t next_known_ = 0;
-  uint64_t let_go_ = 0;  // bytes of the text released so far
+  uint64_t released_ = 0;  // bytes of the text released so far
 };
 
 }  // namespace

@@ -248,8 +248,8 @@ std::vector<std::string> items_in(const std::string& directory, Host& host) {
 std::optional<int64_t> step_number(std::string_view name) {
   const size_t split = name.rfind('_');
   if (split != std::string_view::npos) name.remove_prefix(split + 1);
-  constexpr size_t kMostDigits = 18;
-  if (name.empty() || name.size() > kMostDigits ||
+  constexpr size_t kMaxDigits = 18;
+  if (name.empty() || name.size() > kMaxDigits ||
       !std::ranges::all_of(name, is_digit)) {
     return std::nullopt;
   }

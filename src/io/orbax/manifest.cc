@@ -67,7 +67,8 @@ class CheckpointReader {
 
  private:
   bool read_sharding() {
-    const std::string path = path_beside(source_.path, kOrbaxSharding, host_);
+    const std::string path =
+        path_relative_to(source_.path, kOrbaxSharding, host_);
     if (source_.path == "-" || !host_.file_info(path)) return true;
     const SourcePtr file = read_source(path, kWholeFile, host_, diags_);
     if (file == nullptr) return false;
@@ -108,7 +109,7 @@ class CheckpointReader {
     if (source_.path == "-" || name == ".." || contains(name, '/')) {
       return;
     }
-    const std::string directory = path_beside(source_.path, name, host_);
+    const std::string directory = path_relative_to(source_.path, name, host_);
     for (const std::string_view file : {".zarray", "zarr.json"}) {
       const std::string path = path_in(directory, file, host_);
       if (!host_.file_info(path)) continue;
@@ -148,13 +149,13 @@ class CheckpointReader {
     const std::string_view name = array.leaf->name;
     const auto note = [&](int64_t size, bool sure) {
       for (const std::string_view place : {parent_of(name), kAnywhere}) {
-        auto& tellers = tellers_[{size, place}][sure ? 1 : 0];
+        auto& evidence = evidence_[{size, place}][sure ? 1 : 0];
         // Two different arrays suffice: at least one differs from any asker.
         const bool known =
-            std::ranges::any_of(tellers, [&](const Array* other) {
+            std::ranges::any_of(evidence, [&](const Array* other) {
               return other->leaf->write_shape == array.leaf->write_shape;
             });
-        if (!known && tellers.size() < 2) tellers.push_back(&array);
+        if (!known && evidence.size() < 2) evidence.push_back(&array);
       }
     };
     if (array.shapes.empty()) return;
@@ -178,17 +179,18 @@ class CheckpointReader {
   // Returns how certain it is that arrays written differently have that size.
   int support(const Array& array, int64_t size) const {
     int most = 0;
-    for (const bool beside : {false, true}) {
-      const auto found = tellers_.find(
-          {size, beside ? parent_of(array.leaf->name) : kAnywhere});
-      if (found == tellers_.end()) continue;
+    for (const bool same_parent : {false, true}) {
+      const auto found = evidence_.find(
+          {size, same_parent ? parent_of(array.leaf->name) : kAnywhere});
+      if (found == evidence_.end()) continue;
       for (const int sure : {0, 1}) {
-        const auto& tellers = found->second[static_cast<size_t>(sure)];
+        const auto& evidence = found->second[static_cast<size_t>(sure)];
         const bool confirmed =
-            std::ranges::any_of(tellers, [&](const Array* other) {
+            std::ranges::any_of(evidence, [&](const Array* other) {
               return other->leaf->write_shape != array.leaf->write_shape;
             });
-        if (confirmed) most = std::max(most, (sure + 1) * (beside ? 2 : 1));
+        if (confirmed)
+          most = std::max(most, (sure + 1) * (same_parent ? 2 : 1));
       }
     }
     return most;
@@ -197,9 +199,9 @@ class CheckpointReader {
   // Returns the shape to use; nullopt if nothing shows which one it is.
   std::optional<Shape> shape_of(const Array& array) const {
     if (array.open.size() < 2) return likeliest(array.shapes, sizes_);
-    if (auto told = best_supported(
+    if (auto supported = best_supported(
             array.open, [&](int64_t size) { return support(array, size); })) {
-      return told;
+      return supported;
     }
     // Counters are not parameters, and their size is negligible.
     if (array.part == StatePart::Counter) return array.shapes.back();
@@ -348,7 +350,7 @@ class CheckpointReader {
   // The arrays that show a size in a tree or anywhere: [0] likely, [1] certain.
   std::map<std::pair<int64_t, std::string_view>,
            std::array<std::vector<const Array*>, 2>>
-      tellers_;
+      evidence_;
   Group assumed_;
   Group inferred_;
   Group open_;            // nothing shows which of several shapes they have

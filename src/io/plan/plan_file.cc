@@ -43,12 +43,12 @@ class PlanWriter {
   void spec(const PartitionSpec& spec);
   void facts();
   void state(const LayerStates& state);
-  void kept(const KeptTensor& kept);
+  void cached(const CachedTensor& cached);
   void sizes(const std::vector<Axis>& axes);
   void hook(const ModuleHook& hook);
   void rule(const PlanRule& rule);
   void placement(const Placement& placement);
-  void dealt(const Dealt& dealt);
+  void dealt(const ExpertPlacement& dealt);
   void correction(const Correction& correction);
   void stored_dim(const StoredDim& stored);
   template <typename Items, typename Item>
@@ -145,37 +145,37 @@ void PlanWriter::state(const LayerStates& state) {
       out_ += "null";
       return;
     }
-    list(kind.kept, [&](const KeptTensor& each) { kept(each); });
+    list(kind.cached, [&](const CachedTensor& each) { cached(each); });
   });
   key("layers");
   list(state.layers, [&](uint32_t kind) { number(kind); });
   out_ += '}';
 }
 
-void PlanWriter::kept(const KeptTensor& kept) {
+void PlanWriter::cached(const CachedTensor& cached) {
   out_ += '{';
   key("name");
-  text(kept.name);
+  text(cached.name);
   key("per");
-  text(kKeptPer.at(static_cast<size_t>(kept.per)));
+  text(kCachedPerNames.at(static_cast<size_t>(cached.per)));
   key("heads");
-  number(kept.heads);
+  number(cached.heads);
   key("width");
-  number(kept.width);
-  if (kept.tokens != 0) {
+  number(cached.width);
+  if (cached.tokens != 0) {
     key("tokens");
-    number(kept.tokens);
+    number(cached.tokens);
   }
-  if (kept.every != 1) {
+  if (cached.every != 1) {
     key("every");
-    number(kept.every);
+    number(cached.every);
   }
-  if (kept.dtype) {
+  if (cached.dtype) {
     key("dtype");
-    text(dtype_name(*kept.dtype));
+    text(dtype_name(*cached.dtype));
   }
-  for (const auto& [name, value] :
-       {std::pair{"label", &kept.label}, std::pair{"module", &kept.module}}) {
+  for (const auto& [name, value] : {std::pair{"label", &cached.label},
+                                    std::pair{"module", &cached.module}}) {
     if (value->empty()) continue;
     key(name);
     text(*value);
@@ -202,12 +202,12 @@ void PlanWriter::hook(const ModuleHook& hook) {
     key(name);
     text(kHookLayoutNames.at(static_cast<size_t>(value)));
   };
-  layout("takes", hook.takes);
-  layout("reads", hook.reads);
-  layout("gives", hook.gives);
+  layout("takes", hook.input_layout);
+  layout("reads", hook.desired_input_layout);
+  layout("gives", hook.output_layout);
   key("task");
   text(kHookTaskNames.at(static_cast<size_t>(hook.task)));
-  if (hook.gives_dtensor) {
+  if (hook.output_is_dtensor) {
     key("gives_dtensor");
     boolean(true);
   }
@@ -240,9 +240,9 @@ void PlanWriter::rule(const PlanRule& rule) {
     text(rule.deal);
   }
   key("found");
-  number(rule.found);
+  number(rule.matched);
   key("won");
-  number(rule.won);
+  number(rule.decided);
   key("shadowed_by");
   list(rule.shadowed_by, [&](int other) { number(other); });
   out_ += '}';
@@ -272,7 +272,7 @@ void PlanWriter::stored_dim(const StoredDim& stored) {
   out_ += '}';
 }
 
-void PlanWriter::dealt(const Dealt& dealt) {
+void PlanWriter::dealt(const ExpertPlacement& dealt) {
   out_ += '{';
   key("axis");
   text(dealt.axis);
@@ -303,9 +303,9 @@ void PlanWriter::placement(const Placement& placement) {
   } else {
     out_ += "null";
   }
-  if (placement.meant) {
+  if (placement.resolved) {
     key("meant");
-    spec(*placement.meant);
+    spec(*placement.resolved);
   }
   key("spec");
   spec(placement.spec);

@@ -40,7 +40,7 @@ class PlanReader {
 
   bool read_facts(JsonReader& json);
   bool read_state(JsonReader& json);
-  bool read_kept(JsonReader& json, KeptTensor& kept);
+  bool read_cached(JsonReader& json, CachedTensor& cached);
   bool read_axis(JsonReader& json, std::vector<AxisRequest>& axes);
   bool read_mesh(JsonReader& json);
   bool read_view(JsonReader& json);
@@ -158,8 +158,8 @@ bool PlanReader::read_state(JsonReader& json) {
         kind.known = json.token() != JsonScanner::Token::Null;
         return !kind.known || json.list("a kind of layer", [&] {
           const Span place = json.span();
-          return read_kept(json, kind.kept.emplace_back()) &&
-                 (kind.kept.size() <= kMaxKept ||
+          return read_cached(json, kind.cached.emplace_back()) &&
+                 (kind.cached.size() <= kMaxCachedTensors ||
                   json.malformed(place, "a layer has too many state tensors"));
         });
       });
@@ -182,42 +182,42 @@ bool PlanReader::read_state(JsonReader& json) {
   return read && (good || json.malformed(where, "a layer has an unknown kind"));
 }
 
-bool PlanReader::read_kept(JsonReader& json, KeptTensor& kept) {
+bool PlanReader::read_cached(JsonReader& json, CachedTensor& cached) {
   const Span where = json.span();
   bool good = json.map("a state tensor", [&](const std::string& key, Span) {
     for (const auto& [name, member] :
-         {std::pair{"name", &KeptTensor::name},
-          std::pair{"label", &KeptTensor::label},
-          std::pair{"module", &KeptTensor::module}}) {
-      if (key == name) return json.string("`" + key + "`", kept.*member);
+         {std::pair{"name", &CachedTensor::name},
+          std::pair{"label", &CachedTensor::label},
+          std::pair{"module", &CachedTensor::module}}) {
+      if (key == name) return json.string("`" + key + "`", cached.*member);
     }
     for (const auto& [name, member] :
-         {std::pair{"heads", &KeptTensor::heads},
-          std::pair{"width", &KeptTensor::width},
-          std::pair{"tokens", &KeptTensor::tokens},
-          std::pair{"every", &KeptTensor::every}}) {
-      if (key == name) return json.size("`" + key + "`", kept.*member);
+         {std::pair{"heads", &CachedTensor::heads},
+          std::pair{"width", &CachedTensor::width},
+          std::pair{"tokens", &CachedTensor::tokens},
+          std::pair{"every", &CachedTensor::every}}) {
+      if (key == name) return json.size("`" + key + "`", cached.*member);
     }
     std::string text;
     if (key == "dtype") {
       if (!json.string("`dtype`", text)) return false;
-      kept.dtype = find_dtype(text);
-      return kept.dtype ||
+      cached.dtype = find_dtype(text);
+      return cached.dtype ||
              json.malformed(json.span(), "unknown dtype `" + text + "`");
     }
     if (key != "per") return json.skip();
     if (!json.string("`per`", text)) return false;
-    const auto* const per = std::ranges::find(kKeptPer, text);
-    if (per == kKeptPer.end()) {
+    const auto* const per = std::ranges::find(kCachedPerNames, text);
+    if (per == kCachedPerNames.end()) {
       return json.malformed(json.span(), "`per` cannot be `" + text + "`");
     }
-    kept.per = static_cast<KeptTensor::Per>(per - kKeptPer.begin());
+    cached.per = static_cast<CachedTensor::Per>(per - kCachedPerNames.begin());
     return true;
   });
-  constexpr int64_t kMost = int64_t{1} << 40;
+  constexpr int64_t kMax = int64_t{1} << 40;
   return good &&
-         ((kept.width > 0 && kept.heads <= kMost && kept.width <= kMost &&
-           kept.tokens <= kMost && kept.every > 0 && kept.every <= kMost) ||
+         ((cached.width > 0 && cached.heads <= kMax && cached.width <= kMax &&
+           cached.tokens <= kMax && cached.every > 0 && cached.every <= kMax) ||
           json.malformed(where, "a state tensor has an invalid size"));
 }
 
@@ -320,8 +320,8 @@ bool PlanReader::read_placement_key(JsonReader& json, const std::string& key,
     return read_name_spec(json, "`requested`", *placement.requested);
   }
   if (key == "meant") {
-    placement.meant.emplace();
-    return read_name_spec(json, "`meant`", *placement.meant);
+    placement.resolved.emplace();
+    return read_name_spec(json, "`meant`", *placement.resolved);
   }
   if (key == "spec") return read_spec(json, "`spec`", placement.spec);
   if (key == "view") return read_view_name(json, placement.view);
@@ -397,8 +397,9 @@ bool PlanReader::check_placement(JsonReader& json, Span where,
                              correction.code == Code::RepeatedLogicalAxis;
     const bool beyond_rank = dim >= placement.type.shape.size() && !is_of_entry;
     const bool was_asked =
-        placement.requested && dim < std::max(placement.requested->dims.size(),
-                                              placement.asked().dims.size());
+        placement.requested &&
+        dim < std::max(placement.requested->dims.size(),
+                       placement.requested_spec().dims.size());
     if (was_asked && correction.dim >= 0 && !beyond_rank) continue;
     return json.malformed(where, "a correction of dimension " +
                                      std::to_string(correction.dim) +
@@ -457,7 +458,7 @@ std::string PlanReader::illegal(const Placement& placement) const {
 std::string PlanReader::illegal_deal(const Placement& placement) const {
   AxisNames axes = axes_in(placement.spec);
   if (placement.dealt) {
-    const Dealt& dealt = *placement.dealt;
+    const ExpertPlacement& dealt = *placement.dealt;
     if (!plan_.mesh.find(dealt.axis)) {
       return "the mesh has no axis `" + dealt.axis + "`";
     }
@@ -541,7 +542,7 @@ bool PlanReader::check_dealt() {
     return false;
   };
   for (size_t i = 0; i < manifest_.size(); ++i) {
-    const std::optional<Dealt>& dealt = plan_.of(i).dealt;
+    const std::optional<ExpertPlacement>& dealt = plan_.of(i).dealt;
     if (!dealt) continue;
     const auto expert = expert_name(manifest_.name(i)).number;
     if (!expert) return refuse(i, "its name has no expert number");
@@ -562,7 +563,7 @@ bool PlanReader::check_dealt() {
   }
   for (const auto& entry : alike) {
     const Experts& all = entry.second;
-    const Dealt& dealt = *plan_.placements[entry.first].dealt;
+    const ExpertPlacement& dealt = *plan_.placements[entry.first].dealt;
     const int64_t each = all.parameters.begin()->second;
     const bool complete =
         std::ssize(all.parameters) == dealt.experts &&
@@ -657,7 +658,7 @@ std::optional<SavedPlan> PlanReader::read() {
 }  // namespace
 
 std::optional<SavedPlan> read_plan(SourcePtr source, Diagnostics& diags) {
-  diags.keep(source);
+  diags.add_source(source);
   return PlanReader(std::move(source), diags).read();
 }
 

@@ -88,7 +88,7 @@ bool read_view_name(JsonReader& json, std::string& name) {
          json.malformed(json.span(), "`" + name + "` is not a valid view name");
 }
 
-bool read_dealt(JsonReader& json, Dealt& dealt) {
+bool read_dealt(JsonReader& json, ExpertPlacement& dealt) {
   const Span where = json.span();
   dealt.experts = 0;
   const bool good = json.map("`dealt`", [&](const std::string& key, Span) {
@@ -117,12 +117,13 @@ bool read_hook(JsonReader& json, ModuleHook& hook) {
     return true;
   };
   return json.map("`hook`", [&](const std::string& key, Span) {
-    if (key == "takes") return choice(kHookLayoutNames, hook.takes);
-    if (key == "reads") return choice(kHookLayoutNames, hook.reads);
-    if (key == "gives") return choice(kHookLayoutNames, hook.gives);
+    if (key == "takes") return choice(kHookLayoutNames, hook.input_layout);
+    if (key == "reads")
+      return choice(kHookLayoutNames, hook.desired_input_layout);
+    if (key == "gives") return choice(kHookLayoutNames, hook.output_layout);
     if (key == "task") return choice(kHookTaskNames, hook.task);
     if (key == "gives_dtensor") {
-      return json.boolean("`gives_dtensor`", hook.gives_dtensor);
+      return json.boolean("`gives_dtensor`", hook.output_is_dtensor);
     }
     return json.skip();
   });
@@ -141,8 +142,8 @@ bool read_rule(JsonReader& json, PlanRule& rule) {
     if (key == "hook") return read_hook(json, rule.hook);
     if (key == "view") return read_view_name(json, rule.view);
     if (key == "deal") return read_name(json, "`deal`", rule.deal);
-    if (key == "found") return json.size("`found`", rule.found);
-    if (key == "won") return json.size("`won`", rule.won);
+    if (key == "found") return json.size("`found`", rule.matched);
+    if (key == "won") return json.size("`won`", rule.decided);
     if (key != "shadowed_by") return json.skip();
     return json.list("`shadowed_by`", [&] {
       return read_int(json, "an entry of `shadowed_by`", INT_MAX,

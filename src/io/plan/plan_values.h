@@ -29,7 +29,7 @@ bool read_int(JsonReader& json, std::string_view what, int64_t limit,
               int& value);
 bool read_view_name(JsonReader& json, std::string& name);
 // Reads everything but the size of the axis.
-bool read_dealt(JsonReader& json, Dealt& dealt);
+bool read_dealt(JsonReader& json, ExpertPlacement& dealt);
 bool read_rule(JsonReader& json, PlanRule& rule);
 // Appends a correction.
 bool read_correction(JsonReader& json, std::vector<Correction>& corrections);

@@ -52,7 +52,7 @@ struct Question {
   Span where;
   std::vector<std::string> readings;
 };
-constexpr size_t kMostReadings = 4;
+constexpr size_t kMaxReadings = 4;
 
 std::optional<bool> given_answer(const PythonChoices& choices,
                                  std::string_view name) {
@@ -87,7 +87,7 @@ class ChoiceSettler {
       auto report =
           diags_.error(Code::MalformedDocument, question.where,
                        "the table depends on " + in_backticks(question.name));
-      const size_t shown = std::min(question.readings.size(), kMostReadings);
+      const size_t shown = std::min(question.readings.size(), kMaxReadings);
       for (size_t i = 0; i < shown; ++i) report.fact(question.readings[i]);
       if (shown < question.readings.size()) {
         report.fact("and " + plural(static_cast<int64_t>(

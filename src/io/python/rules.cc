@@ -479,7 +479,7 @@ bool looks_like_python_rules(std::string_view text) {
 
 bool read_python_rules(const SourcePtr& source, const RuleReading& reading,
                        RuleSet& rules, Diagnostics& diags) {
-  diags.keep(source);
+  diags.add_source(source);
   const PythonChoices choices{reading, rules.questions};
   const auto value = read_python_table(*source, choices, diags);
   RuleReader reader(rules, diags);

@@ -193,14 +193,14 @@ bool has_rules_of(const PythonObject& whole, const PythonObject& part) {
 // Drops a binding if a later one, made after the last change of the first, has
 // all of its rules and so stands for both.
 std::vector<PythonBinding> without_parts(std::vector<PythonBinding> all) {
-  constexpr size_t kMost = 2000;  // beyond this, all are shown
-  if (all.size() > kMost) return all;
+  constexpr size_t kMax = 2000;  // beyond this, all are shown
+  if (all.size() > kMax) return all;
   std::vector<PythonBinding> kept;
   for (const PythonBinding& part : all) {
     const bool is_part =
         std::ranges::any_of(all, [&](const PythonBinding& whole) {
           return whole.value != part.value &&
-                 whole.value->made > part.value->changed &&
+                 whole.value->created > part.value->changed &&
                  has_rules_of(*whole.value, *part.value) &&
                  std::ranges::includes(whole.literals, part.literals);
         });
@@ -263,7 +263,7 @@ class TableChooser {
       }
     }
     std::ranges::sort(found, {}, &Candidate::literal);
-    name_apart(found);
+    name_by_literal(found);
     return found;
   }
 
@@ -292,17 +292,17 @@ class TableChooser {
                    ? "no table is named " + in_backticks(*name)
                    : "several tables are named " + in_backticks(*name))
             : "the file has " + plural(std::ssize(all), "table") + " of rules");
-    constexpr size_t kMost = 20;
+    constexpr size_t kMax = 20;
     std::vector<std::string> known;
     for (const Candidate& each : all) {
       known.push_back(each.name);
-      if (known.size() > kMost) continue;
+      if (known.size() > kMax) continue;
       report.fact("line " + line_of(tokens_[each.literal]) + ": " +
                   in_backticks(each.name));
     }
-    if (all.size() > kMost) {
+    if (all.size() > kMax) {
       report.fact("and " +
-                  plural(static_cast<int64_t>(all.size() - kMost), "other"));
+                  plural(static_cast<int64_t>(all.size() - kMax), "other"));
     }
     if (!found.empty()) {
       report.help("choose one with `--table`, e.g. `--table " +
@@ -324,12 +324,12 @@ class TableChooser {
     const bool is_assigned = table.at > 0 && tokens_[table.at - 1].is("=");
     const std::string name = table.name.substr(0, table.name.find('#'));
     const PythonObject* now =
-        is_assigned ? program.value_beside(table.at, name) : nullptr;
+        is_assigned ? program.value_in_scope(table.at, name) : nullptr;
     return now != nullptr ? now : program.literal(table.at);
   }
 
   // Gives candidates of the same name the numbered names of their literals.
-  void name_apart(std::vector<Candidate>& found) const {
+  void name_by_literal(std::vector<Candidate>& found) const {
     std::map<std::string, int> count;
     for (const Candidate& each : found) ++count[each.name];
     for (Candidate& each : found) {
@@ -455,8 +455,8 @@ std::optional<PythonValue> no_table(const SourceFile& source,
                   bad ? "this is " + tokens[tokens.size() - 2].text
                       : "no table of rules found in this Python file");
   const std::vector<std::string> returned = returned_texts(source, tokens);
-  constexpr size_t kMost = 3;
-  for (size_t i = 0; i < std::min(returned.size(), kMost); ++i) {
+  constexpr size_t kMax = 3;
+  for (size_t i = 0; i < std::min(returned.size(), kMax); ++i) {
     report.fact(returned[i]);
   }
   const std::vector<std::string> names = module_names(tokens);

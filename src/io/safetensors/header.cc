@@ -49,8 +49,8 @@ class HeaderBytes : public Bytes {
   std::string_view view() const override {
     return file_->text().substr(kLengthBytes, length_);
   }
-  void let_go(uint64_t offset) const override {
-    file_->let_go(kLengthBytes + std::min<uint64_t>(offset, length_));
+  void release_before(uint64_t offset) const override {
+    file_->release_before(kLengthBytes + std::min<uint64_t>(offset, length_));
   }
 
  private:
@@ -192,7 +192,7 @@ class HeaderReader {
   std::optional<DType> dtype_of(const std::string& text);
   bool take_known();
   void remember(Span entry);
-  void let_go_before(Span where);
+  void release_before(Span where);
   // Adds a tensor whose entry is complete. Returns whether it was added as a
   // parameter, without any error.
   bool add(const std::string& name, Span where);
@@ -224,7 +224,7 @@ class HeaderReader {
   bool ranges_complete_ = true;  // every tensor has a range
   bool has_metadata_ = false;
   int64_t data_bytes_ = 0;
-  uint64_t let_go_ = 0;  // bytes of the header released so far
+  uint64_t released_ = 0;  // bytes of the header released so far
   int errors_ = 0;
   Span unknown_key_;
   int64_t unknown_keys_ = 0;
@@ -357,13 +357,13 @@ bool HeaderReader::take_known() {
         is_known_buffer(name, manifest_.types()[known.type])) {
       return false;
     }
-    let_go_before(where);
+    release_before(where);
     if (!manifest_.add_numbered(name, known.type, where)) return false;
     ranges_.push_back({offsets.begin, offsets.end,
                        static_cast<uint32_t>(where.begin),
                        static_cast<uint32_t>(where.end)});
     begins_.push_back(offsets.begin);
-    scanner_.take(known.begin.size() + offsets.length);
+    scanner_.skip_known(known.begin.size() + offsets.length);
     return true;
   }
   return false;
@@ -372,7 +372,7 @@ bool HeaderReader::take_known() {
 // Remembers the start of the last entry, which added a tensor.
 void HeaderReader::remember(Span entry) {
   constexpr uint64_t kLongest = 256;
-  constexpr size_t kMost = 16;
+  constexpr size_t kMax = 16;
   const Span offsets = tensor_.offsets_where;
   const std::string_view behind =
       Span{header_.get(), offsets.end, entry.end}.text();
@@ -383,17 +383,17 @@ void HeaderReader::remember(Span entry) {
   const Span begin{header_.get(), entry.begin, offsets.begin + 1};
   KnownEntry known{std::string(begin.text()),
                    manifest_.type_number(manifest_.size() - 1), type_.bytes()};
-  if (known_.size() < kMost) {
+  if (known_.size() < kMax) {
     known_.push_back(std::move(known));
   } else {
-    known_[next_known_++ % kMost] = std::move(known);
+    known_[next_known_++ % kMax] = std::move(known);
   }
 }
 
-void HeaderReader::let_go_before(Span where) {
-  if (where.begin - let_go_ <= kWindow) return;
-  let_go_ = where.begin;
-  header_->let_go(let_go_);
+void HeaderReader::release_before(Span where) {
+  if (where.begin - released_ <= kWindow) return;
+  released_ = where.begin;
+  header_->release_before(released_);
 }
 
 std::optional<DType> HeaderReader::dtype_of(const std::string& text) {
@@ -409,7 +409,7 @@ std::optional<DType> HeaderReader::dtype_of(const std::string& text) {
 }
 
 bool HeaderReader::add(const std::string& name, Span where) {
-  let_go_before(where);
+  release_before(where);
   DataRange range{0, 0, static_cast<uint32_t>(where.begin),
                   static_cast<uint32_t>(where.end)};
   const std::vector<int64_t>& offsets = tensor_.offsets;
@@ -509,7 +509,7 @@ bool check_frame(const SourceFile& file, int64_t file_size,
                  Diagnostics& diags) {
   const std::string_view text = file.text();
   const auto fail = [&](Code code, std::string message) {
-    return diags.error(code, nowhere_in(file.name(), diags),
+    return diags.error(code, empty_span_in(file.name(), diags),
                        std::move(message));
   };
   if (text.starts_with(kLfsPointer)) {
@@ -571,13 +571,13 @@ std::optional<SafetensorsHeader> read_safetensors_header(const SourcePtr& file,
   const auto length = static_cast<size_t>(header_length(file->text()));
   const auto header = std::make_shared<SourceFile>(
       file->name(), std::make_shared<HeaderBytes>(file, length));
-  diags.keep(header);
+  diags.add_source(header);
   HeaderReader reader(header, into, diags);
   if (!reader.read()) return std::nullopt;
   const int64_t data = file_size - static_cast<int64_t>(kLengthBytes + length);
   if (data > reader.data_bytes()) {
     return diags
-        .error(Code::MalformedDocument, nowhere_in(file->name(), diags),
+        .error(Code::MalformedDocument, empty_span_in(file->name(), diags),
                count_text(data - reader.data_bytes()) +
                    " bytes after the data of the last tensor")
         .fact("the tensors take " + count_text(reader.data_bytes()) +

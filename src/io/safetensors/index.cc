@@ -36,7 +36,7 @@ struct ShardFile {
 };
 
 struct IndexEntry {
-  std::string_view name;  // points into the index's text or `respelt`
+  std::string_view name;  // points into the index's text or `unescaped_names`
   uint32_t shard = 0;
   Span where;
 };
@@ -44,7 +44,8 @@ struct IndexEntry {
 struct Index {
   std::vector<ShardFile> shards;    // in order of their first mention
   std::vector<IndexEntry> entries;  // in the file's order
-  std::deque<std::string> respelt;  // names that are written with escapes
+  std::deque<std::string>
+      unescaped_names;  // names that are written with escapes
   std::optional<int64_t> total_size;
   Span total_size_where;
   Span weight_map_where;
@@ -77,8 +78,8 @@ class IndexReader {
   Index index_;
   std::unordered_map<std::string, uint32_t> shard_numbers_;
   // Quoted shard names as the index spells them.
-  std::unordered_map<std::string_view, uint32_t> spelt_;
-  std::pair<std::string_view, uint32_t> last_spelt_;
+  std::unordered_map<std::string_view, uint32_t> shard_by_spelling_;
+  std::pair<std::string_view, uint32_t> last_spelling_;
   std::string shard_;  // reused
   bool shards_are_safe_ = true;
 };
@@ -159,23 +160,23 @@ bool IndexReader::read_total_size() {
 // been read before, and are as long as the previous one.
 bool IndexReader::take_known(std::string_view name, Span where) {
   const std::string_view quoted =
-      json_.ahead().substr(0, last_spelt_.first.size());
+      json_.ahead().substr(0, last_spelling_.first.size());
   if (quoted.empty()) return false;
-  if (quoted != last_spelt_.first) {
-    const auto known = spelt_.find(quoted);
-    if (known == spelt_.end()) return false;
-    last_spelt_ = *known;
+  if (quoted != last_spelling_.first) {
+    const auto known = shard_by_spelling_.find(quoted);
+    if (known == shard_by_spelling_.end()) return false;
+    last_spelling_ = *known;
   }
-  add_entry(name, where, last_spelt_.second);
-  json_.take(quoted.size());
+  add_entry(name, where, last_spelling_.second);
+  json_.skip_known(quoted.size());
   return true;
 }
 
 bool IndexReader::read_entry(const std::string& name, Span where) {
   if (!json_.string("the shard of `" + name + "`", shard_)) return false;
-  last_spelt_ = {json_.span().text(), shard_number(shard_)};
-  spelt_.insert(last_spelt_);
-  add_entry(name, where, last_spelt_.second);
+  last_spelling_ = {json_.span().text(), shard_number(shard_)};
+  shard_by_spelling_.insert(last_spelling_);
+  add_entry(name, where, last_spelling_.second);
   return true;
 }
 
@@ -183,7 +184,7 @@ void IndexReader::add_entry(std::string_view name, Span where, uint32_t shard) {
   std::string_view quoted = where.text();
   quoted = quoted.substr(1, quoted.size() - 2);
   if (quoted.data() != name.data() && quoted != name) {
-    quoted = index_.respelt.emplace_back(name);
+    quoted = index_.unescaped_names.emplace_back(name);
   }
   index_.entries.push_back({quoted, shard, where});
 }
@@ -274,7 +275,7 @@ bool arrange(const Index& index, const std::vector<Shard>& shards,
              Manifest& manifest, Diagnostics& diags) {
   std::vector<ShardNames> names;
   for (const Shard& shard : shards) names.emplace_back(manifest, shard);
-  std::vector<Manifest::Kept> order;
+  std::vector<Manifest::Selected> order;
   order.reserve(manifest.any_size());
   std::vector<bool> used(manifest.any_size());
   std::vector<const IndexEntry*> lacking;
@@ -316,7 +317,7 @@ bool arrange(const Index& index, const std::vector<Shard>& shards,
     add_others(shard.first_parameter, shard.parameters, false);
     add_others(manifest.size() + shard.first_buffer, shard.buffers, true);
   }
-  manifest.keep(order);
+  manifest.select(order);
   if (all_used) return true;
   const auto count = std::ssize(others);
   diags
@@ -338,7 +339,7 @@ std::optional<Manifest> read_with_shards(const ManifestSource& source,
                                          Diagnostics& diags) {
   std::vector<std::string> paths;
   for (const ShardFile& shard : index.shards) {
-    paths.push_back(path_beside(source.path, shard.name, host));
+    paths.push_back(path_relative_to(source.path, shard.name, host));
   }
   Manifest manifest;
   manifest.sources.push_back(source.file);
@@ -387,12 +388,12 @@ NameDifference difference_of(const Index& index, const Manifest& manifest) {
 // Drops the tensors with these names.
 void drop_tensors(const std::vector<std::string>& names, Manifest& manifest) {
   const std::set<std::string_view> dropped(names.begin(), names.end());
-  std::vector<Manifest::Kept> rest;
+  std::vector<Manifest::Selected> rest;
   for (size_t i = 0; i < manifest.any_size(); ++i) {
     if (dropped.contains(manifest.any_name(i))) continue;
     rest.push_back({i, i >= manifest.size()});
   }
-  manifest.keep(rest);
+  manifest.select(rest);
 }
 
 // Returns whether this is a buffer that earlier versions of transformers saved
@@ -414,8 +415,7 @@ bool is_called_buffer(std::string_view name) {
 
 // Removes such buffers from the names that only the index has, and adds a
 // remark about them.
-void set_buffers_apart(std::vector<std::string>& only_index,
-                       Manifest& manifest) {
+void remove_buffers(std::vector<std::string>& only_index, Manifest& manifest) {
   const auto first = std::stable_partition(
       only_index.begin(), only_index.end(),
       [](const std::string& name) { return !is_called_buffer(name); });
@@ -434,7 +434,7 @@ void set_buffers_apart(std::vector<std::string>& only_index,
 // total size must confirm that.
 bool settle_names(const Index& index, Manifest& manifest, Diagnostics& diags) {
   NameDifference names = difference_of(index, manifest);
-  set_buffers_apart(names.only_index, manifest);
+  remove_buffers(names.only_index, manifest);
   if (names.only_index.empty() && names.only_config.empty()) return true;
   const auto say = [&](Diagnostics::Builder& report) {
     if (!names.only_index.empty()) {
@@ -571,7 +571,7 @@ bool is_lfs_pointer(const std::string& path, Host& host) {
 std::optional<Manifest> read_with_config(const ManifestSource& source,
                                          const Index& index, bool pointers,
                                          Host& host, Diagnostics& diags) {
-  const std::string path = path_beside(source.path, "config.json", host);
+  const std::string path = path_relative_to(source.path, "config.json", host);
   if (source.path == "-" || !host.file_info(path)) {
     const auto count = std::ssize(index.shards);
     if (pointers) {
@@ -598,7 +598,7 @@ std::optional<Manifest> read_with_config(const ManifestSource& source,
   auto document = parse_document(file, diags);
   if (!document) return std::nullopt;
   const auto config = std::make_shared<const Document>(*std::move(document));
-  const auto beside = quantisation_beside(path, *config, host, diags);
+  const auto beside = read_quantisation_file(path, *config, host, diags);
   if (!beside) return std::nullopt;
   std::optional<Manifest> manifest =
       synthesize_manifest(*config, diags, {}, &*beside);
@@ -625,7 +625,7 @@ std::optional<Manifest> read_index(const ManifestSource& source, Host& host,
   std::vector<const ShardFile*> missing;
   std::vector<const ShardFile*> pointers;
   for (const ShardFile& shard : index->shards) {
-    const std::string path = path_beside(source.path, shard.name, host);
+    const std::string path = path_relative_to(source.path, shard.name, host);
     if (source.path == "-" || !host.file_info(path)) {
       missing.push_back(&shard);
     } else if (is_lfs_pointer(path, host)) {

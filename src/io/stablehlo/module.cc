@@ -594,7 +594,7 @@ namespace {
 
 std::optional<Manifest> read(const ManifestSource& model, Host& /*host*/,
                              Diagnostics& diags) {
-  diags.keep(model.file);
+  diags.add_source(model.file);
   const auto module = read_stablehlo(*model.file, diags);
   if (!module) return std::nullopt;
   Manifest manifest;

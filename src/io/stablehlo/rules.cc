@@ -35,7 +35,7 @@ void note_openness(const StableHloModule& module, Diagnostics& diags) {
   int64_t count = 0;
   for (const StableHloArgument& argument : module.arguments) {
     if (!argument.sharding) continue;
-    if (argument.sharding->open_beside_axes) {
+    if (argument.sharding->open_after_axes) {
       if (open == nullptr) open = &argument;
       ++count;
     }
@@ -209,7 +209,7 @@ bool read_hlo(const StableHloModule& module, const RuleReading& reading,
 
 bool read_shardings(SourcePtr source, const RuleReading& reading,
                     RuleSet& rules, Diagnostics& diags) {
-  diags.keep(source);
+  diags.add_source(source);
   const auto module = read_stablehlo(*source, diags);
   const SourceFile& file = *source;
   rules.sources.push_back(std::move(source));
@@ -282,9 +282,10 @@ std::string sharding_text(const Placement& placement) {
         axes += (axes.empty() ? "" : ", ") + quoted_text(axis);
       }
     }
-    const bool open =
-        placement.requested && dim < placement.asked().dims.size() &&
-        placement.asked().dims[dim] == AxisNames{std::string(kUnconstrained)};
+    const bool open = placement.requested &&
+                      dim < placement.requested_spec().dims.size() &&
+                      placement.requested_spec().dims[dim] ==
+                          AxisNames{std::string(kUnconstrained)};
     text += axes.empty() && open ? "?" : axes;
     text += "}";
   }

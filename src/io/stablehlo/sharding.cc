@@ -389,7 +389,7 @@ class ShardyParser {
     if (open && axes.empty())
       axes.emplace_back(kUnconstrained);
     else if (open)
-      result_.open_beside_axes = true;
+      result_.open_after_axes = true;
     result_.spec.dims.push_back(std::move(axes));
     result_.dim_where.push_back(where);
     return true;

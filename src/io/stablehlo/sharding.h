@@ -78,7 +78,7 @@ struct ShardySharding {
   PartitionSpec spec;
   std::vector<Span> dim_where;
   AxisNames replicated;
-  bool open_beside_axes = false;  // somewhere {"a", ?}
+  bool open_after_axes = false;  // somewhere {"a", ?}
   bool priorities = false;
   Span where;
 };

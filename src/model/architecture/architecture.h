@@ -96,7 +96,7 @@ struct DimTreePart {
 };
 
 // What a layer keeps while it generates, beside what it stores.
-struct KeptStep {
+struct StateStep {
   enum class Kind : uint8_t {
     Cache,    // of every token; dims: one, its elements
     State,    // of every sequence; dims: its shape
@@ -170,14 +170,14 @@ struct ModuleStep {
   std::string index;
   bool stacked = false;  // one tensor with a dimension in front
   std::vector<ModuleStep> steps;
-  std::vector<KeptStep> kept;
+  std::vector<StateStep> state_steps;
   std::vector<ModuleCase> cases;  // of a switch
 };
 
 struct ModuleCase {
   std::optional<Expression> when;  // none: otherwise
   std::vector<ModuleStep> steps;
-  std::vector<KeptStep> kept;
+  std::vector<StateStep> state_steps;
 };
 
 struct BlockArgument {
@@ -290,7 +290,7 @@ struct ModuleBlock {
   Span where;
   std::vector<BlockArgument> takes;
   std::vector<ModuleStep> steps;
-  std::vector<KeptStep> kept;
+  std::vector<StateStep> state_steps;
   std::optional<BlockForward> forward;
   // Of all architectures: it sees its arguments, not the names of one.
   bool shared = false;
@@ -301,7 +301,7 @@ struct ArchitectureClass {
   std::string class_name;
   Span where;
   std::vector<ModuleStep> steps;
-  std::vector<KeptStep> kept;
+  std::vector<StateStep> state_steps;
 };
 
 // What another version, or a program's memory, calls a part of a module's name.

@@ -60,11 +60,11 @@ class NameCheck {
         names.insert(argument.name);
       }
       check_steps(block.steps, all, names);
-      check_kept(block.kept, names);
+      check_state_steps(block.state_steps, names);
     }
     for (const ArchitectureClass& model_class : all.classes) {
       check_steps(model_class.steps, all, global);
-      check_kept(model_class.kept, global);
+      check_state_steps(model_class.state_steps, global);
     }
   }
 
@@ -111,18 +111,19 @@ class NameCheck {
           if (rule.kind == ValueRule::Kind::Table) inner.insert(rule.name);
         }
         check_steps(step.steps, all, inner);
-        check_kept(step.kept, inner);
+        check_state_steps(step.state_steps, inner);
       }
       for (const ModuleCase& one : step.cases) {
         if (one.when) check(*one.when, known);
         check_steps(one.steps, all, known);
-        check_kept(one.kept, known);
+        check_state_steps(one.state_steps, known);
       }
     }
   }
 
-  void check_kept(const std::vector<KeptStep>& steps, const Known& known) {
-    for (const KeptStep& step : steps) {
+  void check_state_steps(const std::vector<StateStep>& steps,
+                         const Known& known) {
+    for (const StateStep& step : steps) {
       for (const auto* value :
            {&step.when, &step.window, &step.every, &step.tokens}) {
         if (*value) check(**value, known);

@@ -331,21 +331,21 @@ class ForwardCheck {
 
   void check_arguments(const ForwardStep& step, const ModuleBlock& block,
                        bool with_modules) {
-    std::vector<const BlockArgument*> taken;
+    std::vector<const BlockArgument*> arguments;
     for (const BlockArgument& each : block.forward->arguments) {
-      taken.push_back(&each);
+      arguments.push_back(&each);
     }
     if (with_modules) {
-      for (const BlockArgument& each : block.takes) taken.push_back(&each);
+      for (const BlockArgument& each : block.takes) arguments.push_back(&each);
     }
     std::vector<std::string> names;
-    for (const BlockArgument* each : taken) names.push_back(each->name);
+    for (const BlockArgument* each : arguments) names.push_back(each->name);
     for (const auto& [name, value] : step.arguments) {
       if (!contains(names, name)) {
         report_unknown_key(name, value.where, names, diags_);
       }
     }
-    for (const BlockArgument* each : taken) {
+    for (const BlockArgument* each : arguments) {
       if (!each->otherwise && step.argument(each->name) == nullptr) {
         refuse(step.where, "block " + in_backticks(block.name) + " needs " +
                                in_backticks(each->name));

@@ -40,7 +40,7 @@ Quantisation of_scheme(QuantMethod method, WeightScheme scheme) {
   return result;
 }
 
-bool says(ConfigReader& section, std::string_view key) {
+bool is_true(ConfigReader& section, std::string_view key) {
   const auto value = section.find(key);
   return value && value->boolean() == true;
 }
@@ -102,12 +102,13 @@ bool read_rewritten_experts(ConfigReader& fp8, Quantisation& result) {
   }
   if (!read_quantized_layers(fp8, result)) return false;
   const auto list = fp8.find("ignore");
-  const auto kept = list ? ModulePatterns::read(fp8, "ignore", *list)
-                         : std::optional<ModulePatterns>();
-  if (list && !kept) return false;
+  const auto excluded = list ? ModulePatterns::read(fp8, "ignore", *list)
+                             : std::optional<ModulePatterns>();
+  if (list && !excluded) return false;
   for (const auto& [name, group] : result.named) {
     const bool experts = name.ends_with(".experts");
-    if (experts && (!kept || !kept->matches(name, PatternStyle::Globs))) {
+    if (experts &&
+        (!excluded || !excluded->matches(name, PatternStyle::Globs))) {
       continue;
     }
     fp8.refuse("quantized_layers",
@@ -200,7 +201,7 @@ std::optional<Quantisation> read_fp8(const Architecture& architecture,
   }
   Quantisation result = of_scheme(QuantMethod::Fp8, std::move(scheme));
   if (!read_experts(architecture, config, fp8, released, saved_by, result) ||
-      !read_kept(fp8, "modules_to_not_convert", result)) {
+      !read_excluded(fp8, "modules_to_not_convert", result)) {
     return std::nullopt;
   }
   return result;
@@ -240,7 +241,8 @@ std::optional<Quantisation> read_awq(ConfigReader& awq) {
   scheme.group = *group;
   scheme.zero_points = true;
   Quantisation result = of_scheme(QuantMethod::Awq, std::move(scheme));
-  if (!read_kept(awq, "modules_to_not_convert", result)) return std::nullopt;
+  if (!read_excluded(awq, "modules_to_not_convert", result))
+    return std::nullopt;
   return result;
 }
 
@@ -253,12 +255,12 @@ bool read_gptq_dynamic(ConfigReader& gptq, Quantisation& result) {
     gptq.ill_typed("dynamic", *map, kind_name(NodeKind::Map));
     return false;
   }
-  std::vector<std::string> kept;
+  std::vector<std::string> excluded;
   for (size_t i = 0; i < map->size(); ++i) {
     const std::string_view key = map->key(i);
     const Node scheme = map->item(i);
     if (key.starts_with("-:")) {
-      kept.push_back("re:" + std::string(key.substr(2)));
+      excluded.push_back("re:" + std::string(key.substr(2)));
     } else if (scheme.is_map() && scheme.size() > 0) {
       gptq.refuse("dynamic", in_backticks(key) +
                                  " has its own scheme, which is not supported")
@@ -266,10 +268,10 @@ bool read_gptq_dynamic(ConfigReader& gptq, Quantisation& result) {
       return false;
     }
   }
-  if (kept.empty()) return true;
-  result.kept = ModulePatterns::of(gptq, "dynamic", kept);
-  result.kept_key = "dynamic";
-  return result.kept.has_value();
+  if (excluded.empty()) return true;
+  result.excluded = ModulePatterns::of(gptq, "dynamic", excluded);
+  result.excluded_key = "dynamic";
+  return result.excluded.has_value();
 }
 
 // Programs that name the packing leave out biases which a model has not; older
@@ -317,7 +319,7 @@ std::optional<Quantisation> read_gptq(ConfigReader& gptq) {
     return gptq.refuse(key, "the packing " + in_backticks(format->text()) +
                                 " of GPTQ is not supported");
   }
-  if (says(gptq, "lm_head")) {
+  if (is_true(gptq, "lm_head")) {
     return gptq.refuse("lm_head", "a GPTQ-quantised head is not supported")
         .help(std::string(kUseTensors));
   }
@@ -338,7 +340,7 @@ std::optional<Quantisation> read_gptq(ConfigReader& gptq) {
   scheme.format = WeightFormat::Gptq;
   scheme.bits = bits;
   scheme.group = *group;
-  scheme.reordered = says(gptq, "desc_act") && *group > 0;
+  scheme.reordered = is_true(gptq, "desc_act") && *group > 0;
   scheme.may_have_bias = !format;
   Quantisation result = of_scheme(QuantMethod::Gptq, std::move(scheme));
   if (!format) {
@@ -369,8 +371,10 @@ std::optional<Quantisation> read_bitsandbytes(ConfigReader& bits) {
     return std::nullopt;
   }
   WeightScheme scheme;
-  const bool four = says(bits, "load_in_4bit") || says(bits, "_load_in_4bit");
-  const bool eight = says(bits, "load_in_8bit") || says(bits, "_load_in_8bit");
+  const bool four =
+      is_true(bits, "load_in_4bit") || is_true(bits, "_load_in_4bit");
+  const bool eight =
+      is_true(bits, "load_in_8bit") || is_true(bits, "_load_in_8bit");
   if (four == eight) {
     return bits.refuse("", "the config sets neither or both of 4 and 8 bits");
   }
@@ -379,7 +383,7 @@ std::optional<Quantisation> read_bitsandbytes(ConfigReader& bits) {
   } else {
     scheme.format = WeightFormat::Bits4;
     scheme.bits = 4;
-    scheme.nested = says(bits, "bnb_4bit_use_double_quant");
+    scheme.nested = is_true(bits, "bnb_4bit_use_double_quant");
     const auto storage = bits.find("bnb_4bit_quant_storage");
     if (storage && storage->text() != "uint8") {
       return bits
@@ -403,7 +407,8 @@ std::optional<Quantisation> read_bitsandbytes(ConfigReader& bits) {
         "length of `quant_state` depends on the weights by a few bytes and is "
         "estimated");
   }
-  if (!read_kept(bits, "llm_int8_skip_modules", result)) return std::nullopt;
+  if (!read_excluded(bits, "llm_int8_skip_modules", result))
+    return std::nullopt;
   return result;
 }
 
@@ -411,9 +416,9 @@ std::optional<Quantisation> read_mxfp4(ConfigReader& mxfp4) {
   if (!knows_keys(mxfp4, {"quant_method", "modules_to_not_convert"})) {
     return std::nullopt;
   }
-  const auto kept = mxfp4.find("modules_to_not_convert");
-  for (size_t i = 0; kept && i < kept->size(); ++i) {
-    if (!contains(kept->item(i).text(), "experts")) continue;
+  const auto excluded = mxfp4.find("modules_to_not_convert");
+  for (size_t i = 0; excluded && i < excluded->size(); ++i) {
+    if (!contains(excluded->item(i).text(), "experts")) continue;
     return mxfp4.refuse("modules_to_not_convert",
                         "experts excluded from MXFP4 are not supported");
   }
@@ -585,13 +590,13 @@ std::vector<std::string> known_quantisations(const Architecture& architecture) {
   return known;
 }
 
-bool read_kept(ConfigReader& section, std::string_view key,
-               Quantisation& result) {
+bool read_excluded(ConfigReader& section, std::string_view key,
+                   Quantisation& result) {
   const auto list = section.find(key);
   if (!list) return true;
-  result.kept = ModulePatterns::read(section, key, *list);
-  result.kept_key = key;
-  return result.kept.has_value();
+  result.excluded = ModulePatterns::read(section, key, *list);
+  result.excluded_key = key;
+  return result.excluded.has_value();
 }
 
 bool knows_keys(ConfigReader& section,
@@ -616,12 +621,14 @@ bool knows_keys(ConfigReader& section,
 std::optional<Quantisation> read_quantisation(const Architecture& architecture,
                                               ConfigReader& config,
                                               int64_t saved_by,
-                                              const Document* beside,
+                                              const Document* quantisation_file,
                                               Diagnostics& diags) {
   auto result = read_own(architecture, config, saved_by);
-  if (result && result->method == QuantMethod::None && beside != nullptr) {
+  if (result && result->method == QuantMethod::None &&
+      quantisation_file != nullptr) {
     auto section = std::make_shared<ConfigReader>(
-        *beside->root().find("quantization"), "quantization.", diags);
+        *quantisation_file->root().find("quantization"), "quantization.",
+        diags);
     result = read_modelopt_file(*section);
     if (result) result->section = std::move(section);
   }
@@ -635,11 +642,12 @@ std::optional<Quantisation> read_part_quantisation(
   const auto own = part.find("quantization_config");
   const auto method =
       own && own->is_map() ? own->find("quant_method") : std::nullopt;
-  const auto kept = own && own->is_map() ? own->find("ignore") : std::nullopt;
+  const auto excluded =
+      own && own->is_map() ? own->find("ignore") : std::nullopt;
   bool known =
       method && find_method(method->text()) == QuantMethod::CompressedTensors;
-  for (size_t i = 0; known && kept && i < kept->size(); ++i) {
-    const std::string_view name = kept->item(i).text();
+  for (size_t i = 0; known && excluded && i < excluded->size(); ++i) {
+    const std::string_view name = excluded->item(i).text();
     known = name == "lm_head" || name.starts_with("re:.*");
   }
   if (!known) {

@@ -99,8 +99,8 @@ struct Quantisation {
   QuantMethod method = QuantMethod::None;
   std::vector<SchemeGroup> groups;
   // Modules that are not converted; none: the config has no such list.
-  std::optional<ModulePatterns> kept;
-  std::string kept_key;  // "modules_to_not_convert"
+  std::optional<ModulePatterns> excluded;
+  std::string excluded_key;  // "modules_to_not_convert"
   // Of modules by their name: the number of a group, or kPlain.
   static constexpr size_t kPlain = SIZE_MAX;
   std::map<std::string, size_t, std::less<>> named;
@@ -121,7 +121,7 @@ struct Quantisation {
 
   // Whether layers that are alike otherwise may differ in it.
   bool by_name() const {
-    return (kept && !kept->empty()) || !named.empty() || only ||
+    return (excluded && !excluded->empty()) || !named.empty() || only ||
            !block.empty() || groups.size() > (experts ? 2U : 1U) ||
            (!groups.empty() && groups.front().targets);
   }
@@ -133,7 +133,8 @@ struct Quantisation {
   }
   // How many entries of its lists modules were compared with so far.
   int64_t compared() const {
-    int64_t all = (kept ? kept->compared() : 0) + (only ? only->compared() : 0);
+    int64_t all =
+        (excluded ? excluded->compared() : 0) + (only ? only->compared() : 0);
     for (const SchemeGroup& group : groups) {
       all += group.targets ? group.targets->compared() : 0;
     }
@@ -142,13 +143,13 @@ struct Quantisation {
 };
 
 // The quantisation of a config. Whatever of it is not known is SP009: nothing
-// of it is read as plain numbers. Empty when something was reported. `beside`
-// is ModelOpt's hf_quant_config.json, a map with a map `quantization`; null
-// where there is none.
+// of it is read as plain numbers. Empty when something was reported.
+// `quantisation_file` is ModelOpt's hf_quant_config.json, a map with a map
+// `quantization`; null where there is none.
 std::optional<Quantisation> read_quantisation(const Architecture& architecture,
                                               ConfigReader& config,
                                               int64_t saved_by,
-                                              const Document* beside,
+                                              const Document* quantisation_file,
                                               Diagnostics& diags);
 // That of a part of a config, such as `text_config`, where the config itself
 // has none: of compressed-tensors, whose patterns do not begin with the names
@@ -179,8 +180,8 @@ bool knows_keys(ConfigReader& section,
 
 // A list of modules that are not converted, where there is one; false, with the
 // reason reported, where it cannot be read.
-bool read_kept(ConfigReader& section, std::string_view key,
-               Quantisation& result);
+bool read_excluded(ConfigReader& section, std::string_view key,
+                   Quantisation& result);
 
 // A tensor of a checkpoint.
 struct CheckpointTensor {
@@ -227,7 +228,7 @@ struct LinearPlace {
 // How many layers were converted, and how many the config keeps from it.
 struct QuantisedLayers {
   int64_t converted = 0;
-  int64_t kept = 0;
+  int64_t excluded = 0;
   // The first whose blocks are not all whole, or that is an expert, where the
   // config does not tell how those are stored.
   std::string partial;
@@ -235,7 +236,7 @@ struct QuantisedLayers {
   // The first that is of stacked experts, of a part beside the text model, or a
   // router, where the config does not tell how those are stored.
   std::string stacked;
-  std::string beside_text;
+  std::string outside_text;
   std::string router;
 };
 

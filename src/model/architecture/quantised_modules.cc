@@ -45,10 +45,10 @@ class Chooser {
     }
     if (place_.role == LinearRole::Parameter) return kPlainWeight;
     if (all_.method == QuantMethod::Gptq) return gptq();
-    const auto kept = is_kept();
-    if (!kept) return std::nullopt;
-    if (*kept) {
-      ++layers_.kept;
+    const auto excluded = is_excluded();
+    if (!excluded) return std::nullopt;
+    if (*excluded) {
+      ++layers_.excluded;
       return kPlainWeight;
     }
     if (is_stacked()) {
@@ -108,9 +108,9 @@ class Chooser {
 
   // Whether it is of a part beside the text model, which no list names and
   // which the programs of these methods leave as it is.
-  bool is_beside_text() {
+  bool is_outside_text() {
     if (!place_.in_section || place_.part == "text_config") return false;
-    if (layers_.beside_text.empty()) layers_.beside_text = place_.path;
+    if (layers_.outside_text.empty()) layers_.outside_text = place_.path;
     return true;
   }
 
@@ -143,35 +143,37 @@ class Chooser {
   }
 
   // Whether a list names the module.
-  std::optional<bool> is_kept() {
-    if (!all_.kept) return false;
-    const ModulePatterns& kept = *all_.kept;
+  std::optional<bool> is_excluded() {
+    if (!all_.excluded) return false;
+    const ModulePatterns& excluded = *all_.excluded;
     // Heads of other names are called so since transformers 5.
-    if (place_.role == LinearRole::Head && kept.has("lm_head")) return true;
+    if (place_.role == LinearRole::Head && excluded.has("lm_head")) return true;
     switch (all_.method) {
       case QuantMethod::CompressedTensors:
-        return is_named(kept, PatternStyle::Names) || kept.has("Linear");
+        return is_named(excluded, PatternStyle::Names) ||
+               excluded.has("Linear");
       case QuantMethod::ModelOpt:
-        return is_named(kept, PatternStyle::Globs);
+        return is_named(excluded, PatternStyle::Globs);
       default:
         break;
     }
-    const bool before = is_named(kept, all_.method == QuantMethod::Bitsandbytes
-                                           ? PatternStyle::Prefix
-                                           : PatternStyle::Substring);
+    const bool before =
+        is_named(excluded, all_.method == QuantMethod::Bitsandbytes
+                               ? PatternStyle::Prefix
+                               : PatternStyle::Substring);
     if (is_old()) return before;
-    const auto now = is_kept_in_memory();
+    const auto now = is_excluded_in_memory();
     if (!now) return std::nullopt;
     if (is_new() || before == *now) return now;
-    refuse_version("transformers 4 and 5 read " + in_backticks(all_.kept_key) +
-                   " differently");
+    refuse_version("transformers 4 and 5 read " +
+                   in_backticks(all_.excluded_key) + " differently");
     return std::nullopt;
   }
 
   // Whether transformers 5 leaves the module as it is.
-  std::optional<bool> is_kept_in_memory() {
-    const ModulePatterns& kept = *all_.kept;
-    const std::string_view bad = is_new() ? kept.unreadable() : "";
+  std::optional<bool> is_excluded_in_memory() {
+    const ModulePatterns& excluded = *all_.excluded;
+    const std::string_view bad = is_new() ? excluded.unreadable() : "";
     if (!bad.empty()) {
       return refuse_entry(
           in_backticks(bad) +
@@ -189,7 +191,7 @@ class Chooser {
           last == all.npos ? "" : all.substr(0, last + 1);
       const std::string part =
           at == 0 ? all.substr(0, end) : around + all.substr(at, end - at);
-      if (kept.matches(name_in_list(part), PatternStyle::Modules)) ++named;
+      if (excluded.matches(name_in_list(part), PatternStyle::Modules)) ++named;
       at = end + 1;
     }
     if (named == parts) return true;
@@ -207,13 +209,13 @@ class Chooser {
       const std::string_view outer = path.substr(0, end);
       // What is saved of stacked experts is a part of their module.
       const bool is_part = is_stacked() && end == place_.path.size();
-      if (!is_part && kept.is_all_of(outer) &&
+      if (!is_part && excluded.is_all_of(outer) &&
           is_around(name_in_memory(*place_.renames, outer),
                     around_experts(all))) {
         return true;
       }
     }
-    if (!kept.matches(path, PatternStyle::Modules)) return false;
+    if (!excluded.matches(path, PatternStyle::Modules)) return false;
     if (!is_new()) return true;
     return refuse_entry(
         "it names part of " + in_backticks(place_.path) +
@@ -222,8 +224,8 @@ class Chooser {
   }
   std::nullopt_t refuse_entry(const std::string& why) {
     all_.section
-        ->refuse(all_.kept_key, "what " + in_backticks(all_.kept_key) +
-                                    " excludes is unclear: " + why)
+        ->refuse(all_.excluded_key, "what " + in_backticks(all_.excluded_key) +
+                                        " excludes is unclear: " + why)
         .help("give full module names as in memory")
         .help(std::string(kUseTensors));
     return std::nullopt;
@@ -252,7 +254,7 @@ class Chooser {
   Choice by_transformers() {
     const bool awq = all_.method == QuantMethod::Awq;
     const bool fp8 = all_.method == QuantMethod::Fp8;
-    if (!all_.kept || awq) {
+    if (!all_.excluded || awq) {
       if (place_.role == LinearRole::Head) return kPlainWeight;
       if (place_.role == LinearRole::Last) {
         // Version 5 means the last parameter, which is a bias then.
@@ -282,19 +284,19 @@ class Chooser {
   }
 
   Choice gptq() {
-    if (is_beside_text()) return kPlainWeight;
+    if (is_outside_text()) return kPlainWeight;
     const bool inside =
         place_.in_layer &&
         (all_.block.empty() || place_.path.starts_with(all_.block + "."));
     if (!inside) return kPlainWeight;
     if (is_stacked() && layers_.stacked.empty()) layers_.stacked = place_.path;
-    if (all_.kept && is_named(*all_.kept, PatternStyle::Names)) {
-      ++layers_.kept;
+    if (all_.excluded && is_named(*all_.excluded, PatternStyle::Names)) {
+      ++layers_.excluded;
       return kPlainWeight;
     }
     if (all_.only) {
       if (is_named(*all_.only, PatternStyle::Suffix)) return scheme(0);
-      ++layers_.kept;
+      ++layers_.excluded;
       return kPlainWeight;
     }
     // No list says it, and programs that quantise keep what is so small.
@@ -322,7 +324,7 @@ class Chooser {
       }
       if (chosen) return scheme(*chosen);
     }
-    ++layers_.kept;
+    ++layers_.excluded;
     return kPlainWeight;
   }
 
@@ -346,13 +348,13 @@ class Chooser {
   }
   Choice named(size_t group) {
     if (group != Quantisation::kPlain) return scheme(group);
-    ++layers_.kept;
+    ++layers_.excluded;
     return kPlainWeight;
   }
 
   // mlx-lm has models of its own; those without experts have the same modules.
   Choice mlx() {
-    if (is_beside_text()) return kPlainWeight;
+    if (is_outside_text()) return kPlainWeight;
     if (place_.expert || is_stacked() || linear_.inputs_first ||
         place_.role == LinearRole::Parameter ||
         place_.role == LinearRole::Router || place_.role == LinearRole::Gate) {
@@ -397,8 +399,9 @@ bool check_layers(const Quantisation& quantisation,
   for (const std::string& remark : quantisation.remarks) {
     remarks.push_back(remark);
   }
-  if (quantisation.kept && quantisation.kept->has_paths() && layers.kept == 0) {
-    remarks.push_back(in_backticks(quantisation.kept_key) +
+  if (quantisation.excluded && quantisation.excluded->has_paths() &&
+      layers.excluded == 0) {
+    remarks.push_back(in_backticks(quantisation.excluded_key) +
                       " of the quantisation matches no linear layer of the "
                       "model, so it excludes none");
   }
@@ -414,9 +417,9 @@ bool check_layers(const Quantisation& quantisation,
                     " are assumed to be stored one by one, as by programs that "
                     "quantise only linear layers");
   }
-  if (!layers.beside_text.empty()) {
+  if (!layers.outside_text.empty()) {
     remarks.push_back("only the text model is assumed to be quantised, not " +
-                      in_backticks(layers.beside_text) +
+                      in_backticks(layers.outside_text) +
                       ": the config does not say");
   }
   if (!layers.router.empty()) {

@@ -320,7 +320,7 @@ class ArchitectureReader {
       ArchitectureClass& one = result.classes.emplace_back();
       one.class_name = std::string(map.key(i));
       one.where = map.key_span(i);
-      one.steps = reader_.steps(map.item(i), one.kept);
+      one.steps = reader_.steps(map.item(i), one.state_steps);
     }
   }
 

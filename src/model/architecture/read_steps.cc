@@ -144,7 +144,7 @@ std::optional<DimTree> StepReader::dim(const Node& node, int depth) {
 }
 
 std::vector<ModuleStep> StepReader::steps(const Node& list,
-                                          std::vector<KeptStep>& kept,
+                                          std::vector<StateStep>& state_steps,
                                           int depth) {
   std::vector<ModuleStep> result;
   if (depth > kMaxNesting) {
@@ -153,9 +153,9 @@ std::vector<ModuleStep> StepReader::steps(const Node& list,
   }
   if (!require(list, NodeKind::List, "`steps`", diags_)) return result;
   for (size_t i = 0; i < list.size(); ++i) {
-    if (is_kept_step(list.item(i))) {
-      auto one = kept_step(list.item(i));
-      if (one) kept.push_back(*std::move(one));
+    if (is_state_step(list.item(i))) {
+      auto one = state_step(list.item(i));
+      if (one) state_steps.push_back(*std::move(one));
     } else if (auto one = step(list.item(i), depth)) {
       result.push_back(*std::move(one));
     }
@@ -229,7 +229,7 @@ std::optional<ModuleStep> StepReader::repeat(const Node& node, int depth,
   }
   const auto steps_node = node.find("steps");
   if (!steps_node) return refuse(result.where, "`repeat` has no `steps`");
-  result.steps = steps(*steps_node, result.kept, depth + 1);
+  result.steps = steps(*steps_node, result.state_steps, depth + 1);
   return result;
 }
 
@@ -251,7 +251,7 @@ std::optional<ModuleStep> StepReader::cases(const Node& node, int depth,
       return refuse(item.span(), "only the last case may have no `when`");
     }
     if (const auto of = item.find("steps")) {
-      one.steps = steps(*of, one.kept, depth + 1);
+      one.steps = steps(*of, one.state_steps, depth + 1);
     }
     result.cases.push_back(std::move(one));
   }
@@ -339,28 +339,28 @@ bool StepReader::linear_options(const Node& node, ModuleStep& result) {
          optional(node, "bias_name", result.bias_name);
 }
 
-bool is_kept_step(const Node& node) {
-  return node.is_map() && node.size() > 0 && contains(kKeptSteps, node.key(0));
+bool is_state_step(const Node& node) {
+  return node.is_map() && node.size() > 0 && contains(kStateSteps, node.key(0));
 }
 
-std::optional<KeptStep> StepReader::kept_step(const Node& node) {
-  KeptStep result;
+std::optional<StateStep> StepReader::state_step(const Node& node) {
+  StateStep result;
   result.where = node.key_span(0);
   const std::string_view what = node.key(0);
   std::vector<std::string> known = {std::string(what), "when"};
   if (what == "cache") {
     known.insert(known.end(), {"of", "window", "every", "tokens"});
   } else if (what == "state") {
-    result.kind = KeptStep::Kind::State;
+    result.kind = StateStep::Kind::State;
     known.insert(known.end(), {"shape", "dtype"});
   } else {
-    result.kind = KeptStep::Kind::Nothing;
+    result.kind = StateStep::Kind::Nothing;
   }
   auto name = text(node.item(0), in_backticks(what));
   if (!name || !known_keys(node, known)) return std::nullopt;
   result.name = *std::move(name);
   if (!optional(node, "when", result.when)) return std::nullopt;
-  if (result.kind == KeptStep::Kind::Nothing) {
+  if (result.kind == StateStep::Kind::Nothing) {
     if (result.name == kNothing) return result;
     return refuse(node.item(0).span(),
                   "`keeps` must be `nothing`; give what a layer keeps in "
@@ -369,12 +369,12 @@ std::optional<KeptStep> StepReader::kept_step(const Node& node) {
   if (result.name.empty()) {
     return refuse(result.where, in_backticks(what) + " has no name");
   }
-  if (!kept_elements(node, result)) return std::nullopt;
+  if (!state_elements(node, result)) return std::nullopt;
   return result;
 }
 
-bool StepReader::kept_elements(const Node& node, KeptStep& result) {
-  const bool cache = result.kind == KeptStep::Kind::Cache;
+bool StepReader::state_elements(const Node& node, StateStep& result) {
+  const bool cache = result.kind == StateStep::Kind::Cache;
   const std::string_view key = cache ? "of" : "shape";
   const auto elements = node.find(key);
   const bool listed = elements && elements->is_list();
@@ -447,7 +447,7 @@ std::optional<ModuleBlock> StepReader::one_block(const Node& map,
   block.where = map.key_span(index);
   const Node node = map.item(index);
   if (node.is_list()) {
-    block.steps = steps(node, block.kept);
+    block.steps = steps(node, block.state_steps);
     return block;
   }
   if (!require(node, NodeKind::Map, "a block", diags_) ||
@@ -457,7 +457,7 @@ std::optional<ModuleBlock> StepReader::one_block(const Node& map,
   const auto takes = node.find("takes");
   if (takes && !arguments(*takes, block.takes)) return std::nullopt;
   const auto steps = node.find("steps");
-  if (steps) block.steps = this->steps(*steps, block.kept);
+  if (steps) block.steps = this->steps(*steps, block.state_steps);
   if (const auto computed = node.find("forward")) {
     block.forward = forward(*computed, block.steps);
     if (!block.forward) return std::nullopt;
@@ -486,13 +486,13 @@ bool StepReader::blocks(const Node& map, ModuleBlocks& blocks) {
   if (!require(map, NodeKind::Map, "`blocks`", diags_)) return false;
   for (size_t i = 0; i < map.size(); ++i) {
     const std::string_view name = map.key(i);
-    const bool taken =
+    const bool reserved =
         name == "repeat" || name == "switch" || name == "section" ||
-        name == "when" || contains(kKeptSteps, name) ||
+        name == "when" || contains(kStateSteps, name) ||
         std::ranges::any_of(module_kinds(), [&](const ModuleKind& kind) {
           return kind.name == name;
         });
-    if (taken) {
+    if (reserved) {
       refuse(map.key_span(i),
              in_backticks(name) + " cannot be the name of a block");
       continue;

@@ -37,8 +37,8 @@ inline const std::vector<ModuleKind>& module_kinds() {
 }
 
 // What a step begins with that says what a layer keeps.
-inline constexpr std::string_view kKeptSteps[] = {"cache", "state", "keeps"};
-bool is_kept_step(const Node& node);
+inline constexpr std::string_view kStateSteps[] = {"cache", "state", "keeps"};
+bool is_state_step(const Node& node);
 
 using ModuleBlocks = std::map<std::string, ModuleBlock, std::less<>>;
 
@@ -66,7 +66,8 @@ class StepReader {
                 std::vector<std::string>& value);
   bool optional(const Node& map, std::string_view key, bool& value);
   // What layers keep is no module and stands apart, in `kept`.
-  std::vector<ModuleStep> steps(const Node& list, std::vector<KeptStep>& kept,
+  std::vector<ModuleStep> steps(const Node& list,
+                                std::vector<StateStep>& state_steps,
                                 int depth = 0);
   // What a block with these modules computes: read_forward.cc.
   std::optional<BlockForward> forward(const Node& node,
@@ -81,8 +82,8 @@ class StepReader {
   std::optional<DimTree> dim(const Node& node, int depth = 0);
   std::optional<ModuleStep> step(const Node& node, int depth);
   // Of a step that is `cache`, `state` or `keeps`.
-  std::optional<KeptStep> kept_step(const Node& node);
-  bool kept_elements(const Node& node, KeptStep& result);
+  std::optional<StateStep> state_step(const Node& node);
+  bool state_elements(const Node& node, StateStep& result);
   std::optional<ModuleStep> repeat(const Node& node, int depth,
                                    ModuleStep result);
   std::optional<ModuleStep> cases(const Node& node, int depth,

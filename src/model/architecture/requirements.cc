@@ -69,18 +69,19 @@ std::vector<std::string> ConfigValues::left_out() const {
 
 std::vector<std::string> ConfigValues::remarks() {
   std::vector<std::string> all = left_out();
-  if (!taken_.empty()) {
+  if (!used_defaults_.empty()) {
     const std::string part = config_.path();
     all.push_back("using defaults of " + class_->title() +
                   " for keys missing from " +
                   (part.empty() ? "the config" : in_backticks(part)) + ": " +
-                  joined(taken_, ", "));
+                  joined(used_defaults_, ", "));
   }
   for (const ArchitectureNote& note : architecture_.notes) {
     std::string why;
-    const auto said =
+    const auto setting =
         note.when ? evaluated(*note.when, why) : ConfigValue::flag(true);
-    if (said && said->kind == ConfigValue::Kind::Flag && said->integer != 0) {
+    if (setting && setting->kind == ConfigValue::Kind::Flag &&
+        setting->integer != 0) {
       all.push_back(filled(note.text));
     }
   }
@@ -222,7 +223,8 @@ std::vector<std::string> ConfigValues::unread_keys(const ConfigSection& part,
                architecture_.ignored_keys.end());
   std::set<std::string, std::less<>> keys;
   for (const ValueRule& rule : part.architecture->values) {
-    if (rule.of_forward || (text != nullptr && text->says(rule.name))) continue;
+    if (rule.of_forward || (text != nullptr && text->has_key(rule.name)))
+      continue;
     for (const std::string& key : rule.keys) {
       const bool of_whole = known.contains(key) || key == "model_type";
       const auto here = of_whole ? std::nullopt : config_.find(key);

@@ -287,11 +287,11 @@ std::optional<Quantisation> read_algorithms(ConfigReader& section) {
   for (const char* key : {"ignore", "exclude_modules"}) {
     const auto list = section.find(key);
     if (!list || (list->is_list() && list->size() == 0)) continue;
-    if (result.kept) {
+    if (result.excluded) {
       return section.refuse(key,
                             "`ignore` and `exclude_modules` are both given");
     }
-    if (!read_kept(section, key, result)) return std::nullopt;
+    if (!read_excluded(section, key, result)) return std::nullopt;
   }
   return result;
 }
@@ -358,7 +358,7 @@ std::optional<Quantisation> read_compressed_tensors(ConfigReader& section) {
     if (!read) return std::nullopt;
     result.groups.push_back(*std::move(read));
   }
-  if (!read_kept(section, "ignore", result)) return std::nullopt;
+  if (!read_excluded(section, "ignore", result)) return std::nullopt;
   note_cache(section, "kv_cache_scheme", result);
   return result;
 }
@@ -435,12 +435,15 @@ constexpr std::array<TorchaoForm, 4> kTorchaoForms = {
 // weights.
 bool read_granularity(ConfigReader& form, std::string_view otherwise,
                       WeightScheme& scheme) {
-  const auto said = form.find("granularity");
-  const Node& of = said && said->is_list() && said->size() == 2
-                       ? said->item(1)
-                       : said.value_or(form.map());
+  const auto granularity = form.find("granularity");
+  const Node& of =
+      granularity && granularity->is_list() && granularity->size() == 2
+          ? granularity->item(1)
+          : granularity.value_or(form.map());
   const auto type = of.is_map() ? of.find("_type") : std::nullopt;
-  const std::string_view name = !said ? otherwise : type ? type->text() : "";
+  const std::string_view name = !granularity ? otherwise
+                                : type       ? type->text()
+                                             : "";
   if (name == "PerRow") {
     scheme.scales = Scales::Channel;
     return true;
@@ -515,7 +518,7 @@ std::optional<Quantisation> read_torchao(ConfigReader& section) {
   Quantisation result;
   result.method = QuantMethod::Torchao;
   result.groups.push_back({std::move(scheme), {}});
-  if (!read_kept(section, "modules_to_not_convert", result)) {
+  if (!read_excluded(section, "modules_to_not_convert", result)) {
     return std::nullopt;
   }
   return result;

@@ -83,15 +83,16 @@ ConfigValues::ConfigValues(const Architecture& architecture,
                              has_one ? classes->item(0).text() : "");
 }
 
-void ConfigValues::give(std::string_view name, ConfigValue value) {
+void ConfigValues::set_value(std::string_view name, ConfigValue value) {
   entries_[std::string(name)] = {State::Read, std::move(value), {}, true};
 }
 
-void ConfigValues::give(std::string_view name, std::vector<ConfigValue> table) {
+void ConfigValues::set_value(std::string_view name,
+                             std::vector<ConfigValue> table) {
   entries_[std::string(name)] = {State::Read, {}, std::move(table), true};
 }
 
-bool ConfigValues::says(std::string_view name) const {
+bool ConfigValues::has_key(std::string_view name) const {
   const ValueRule* const rule = architecture_.find_value(name);
   if (rule == nullptr) return false;
   for (const std::string& key : rule->keys) {
@@ -164,7 +165,7 @@ std::optional<ConfigValue> ConfigValues::from_class(const ValueRule& rule) {
       if (rule.kind == RuleKind::Size && node->integer()) {
         value = ConfigValue::of(*node->integer());
         if (class_->changes_tensors(name)) {
-          taken_.push_back(name + " " + std::string(node->text()));
+          used_defaults_.push_back(name + " " + std::string(node->text()));
         }
       } else if (rule.kind == RuleKind::Flag && node->boolean()) {
         value = ConfigValue::flag(*node->boolean());
@@ -241,7 +242,7 @@ std::optional<ConfigValue> ConfigValues::read_value(const ValueRule& rule) {
     for (const std::string& name : spellings(key)) {
       const auto node = config_.at(name);
       if (!node) continue;
-      if (is_said_twice(rule, name, *node)) return std::nullopt;
+      if (is_ambiguous(rule, name, *node)) return std::nullopt;
       if (!node->is_null()) return from_node(rule, name, *node);
       return otherwise(rule, name, rule.null ? rule.null : rule.otherwise,
                        "null");
@@ -283,8 +284,8 @@ bool ConfigValues::leads_on(std::string_view key) {
 
 // Whether another name of the key has another size: which of them transformers
 // takes depends on its version and on their order.
-bool ConfigValues::is_said_twice(const ValueRule& rule, std::string_view key,
-                                 const Node& node) {
+bool ConfigValues::is_ambiguous(const ValueRule& rule, std::string_view key,
+                                const Node& node) {
   const auto size = node.integer();
   if (rule.kind != RuleKind::Size || !size) return false;
   for (const std::string& name : spellings(key)) {
@@ -574,7 +575,7 @@ bool ConfigValues::read_layer_map(const ValueRule& rule, const std::string& key,
                                   const Node& map, Entry& entry) {
   const auto layers = layer_count();
   if (!layers) return false;
-  std::map<int64_t, int64_t> said;
+  std::map<int64_t, int64_t> sizes;
   for (size_t i = 0; i < map.size(); ++i) {
     const std::string_view name = map.key(i);
     const auto layer = layer_of(name, *layers);
@@ -590,7 +591,7 @@ bool ConfigValues::read_layer_map(const ValueRule& rule, const std::string& key,
     if (!value) continue;
     const auto number = value->integer();
     if (number && *number >= 1 && *number <= kMaxSize &&
-        said.emplace(*layer, *number).second) {
+        sizes.emplace(*layer, *number).second) {
       continue;
     }
     config_.refuse(key, config_.shown(key) + " gives " +
@@ -601,8 +602,8 @@ bool ConfigValues::read_layer_map(const ValueRule& rule, const std::string& key,
     return false;
   }
   for (int64_t layer = 0; layer < *layers; ++layer) {
-    const auto found = said.find(layer);
-    if (found != said.end()) {
+    const auto found = sizes.find(layer);
+    if (found != sizes.end()) {
       entry.table.push_back(ConfigValue::of(found->second));
     } else if (!add_of_layer(key, *rule.otherwise, layer, entry)) {
       return false;

@@ -48,10 +48,10 @@ class ConfigValues {
   std::nullopt_t refuse_spent_work() const;
 
   // The value of a name, whatever the config says. REQUIRES: it was not read.
-  void give(std::string_view name, ConfigValue value);
-  void give(std::string_view name, std::vector<ConfigValue> table);
+  void set_value(std::string_view name, ConfigValue value);
+  void set_value(std::string_view name, std::vector<ConfigValue> table);
   // Whether the config has a key for it; null counts.
-  bool says(std::string_view name) const;
+  bool has_key(std::string_view name) const;
 
   // Reads every name but tables, and asks every requirement, here and in the
   // sections; those of forward passes only for one. False when something was
@@ -110,8 +110,8 @@ class ConfigValues {
                     int64_t layer, Entry& entry);
   bool leads_on(std::string_view key);
   bool fits_layers(std::string_view key, const Node& list);
-  bool is_said_twice(const ValueRule& rule, std::string_view key,
-                     const Node& node);
+  bool is_ambiguous(const ValueRule& rule, std::string_view key,
+                    const Node& node);
   std::optional<ConfigValue> in_layer(const Expression& expression,
                                       int64_t layer, std::string& why);
   std::optional<ConfigValue> checked(const ValueRule& rule,
@@ -140,7 +140,7 @@ class ConfigValues {
   Place place_;
   std::shared_ptr<const ConfigClass> class_;
   ConfigValue saved_by_;  // 0: the config does not say
-  std::vector<std::string> taken_;
+  std::vector<std::string> used_defaults_;
   std::map<std::string, Entry, std::less<>> entries_;
   struct Part {
     std::unique_ptr<ConfigReader> reader;

@@ -61,8 +61,9 @@ class Walk {
       return false;
     }
     for (const ConfigSection& part : values.architecture().sections) {
-      const auto said = config_.find(part.key);
-      if (!said || !said->is_map() || used_parts_.contains(part.key)) continue;
+      const auto part_map = config_.find(part.key);
+      if (!part_map || !part_map->is_map() || used_parts_.contains(part.key))
+        continue;
       remarks_.push_back(config_.shown(part.key) + " is left out: " +
                          in_backticks(model_class.class_name) +
                          " does not have that part");
@@ -78,9 +79,9 @@ class Walk {
       into_->push_back(std::move(tensor));
       return within(std::ssize(*into_));
     }
-    if (tensor.only_explained) return keep(tensor.name, tensor);
+    if (tensor.only_explained) return record_kind(tensor.name, tensor);
     return within(++written_) && put(tensor.name, tensor) &&
-           keep(tensor.name, tensor);
+           record_kind(tensor.name, tensor);
   }
 
   bool within(int64_t tensors) {
@@ -114,7 +115,7 @@ class Walk {
     return false;
   }
 
-  bool keep(std::string_view name, const CheckpointTensor& tensor) {
+  bool record_kind(std::string_view name, const CheckpointTensor& tensor) {
     if (tensor.buffer && manifest_ != nullptr) return true;
     std::string own;
     std::pair key(folded_name(full_name(name, own)), tensor.type.shape);
@@ -157,9 +158,9 @@ class Walk {
                            : repeat(one, scope, prefix, stack);
       case ModuleStep::Kind::Switch:
         for (const ModuleCase& each : one.cases) {
-          const auto taken = scope.flag(each.when);
-          if (!taken) return false;
-          if (*taken) return steps(each.steps, scope, prefix, stack);
+          const auto chosen = scope.flag(each.when);
+          if (!chosen) return false;
+          if (*chosen) return steps(each.steps, scope, prefix, stack);
         }
         return true;
       default:
@@ -560,11 +561,11 @@ class Walk {
         into_->push_back(tensor);
         into_->back().name = name;
       } else if (tensor.only_explained) {
-        if (is_first) keep(name, tensor);
+        if (is_first) record_kind(name, tensor);
       } else {
         ++written_;
         if (!put(name, tensor)) return false;
-        if (is_first) keep(name, tensor);
+        if (is_first) record_kind(name, tensor);
       }
     }
     return true;

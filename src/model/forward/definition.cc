@@ -19,9 +19,10 @@ Span ForwardDefinition::where() const {
 OpenValues::OpenValues(const ForwardDefinition& model, Diagnostics& diags)
     : reader(model.map(), model.nested ? "text_config." : "", diags),
       values(*model.architecture, reader, 0, model.place()) {
-  for (const auto& [name, value] : model.given) values.give(name, value);
-  for (const auto& [name, table] : model.given_tables) {
-    values.give(name, table);
+  for (const auto& [name, value] : model.known_values)
+    values.set_value(name, value);
+  for (const auto& [name, table] : model.known_tables) {
+    values.set_value(name, table);
   }
 }
 

@@ -27,14 +27,14 @@ struct ForwardDefinition : ArchitectureChoice {
   std::shared_ptr<const Document> config;
   bool has_config = false;
   // Without a config, other architectures that have the same names.
-  std::vector<std::string> alike;
+  std::vector<std::string> also_matching;
   bool nested = false;
   // That map has the keys of the whole as well (ConfigValues::Place).
   bool flat = false;
   // Names whose values are known, whatever the config says: from shapes and
   // facts, or of a smaller model.
-  std::map<std::string, ConfigValue, std::less<>> given;
-  std::map<std::string, std::vector<ConfigValue>, std::less<>> given_tables;
+  std::map<std::string, ConfigValue, std::less<>> known_values;
+  std::map<std::string, std::vector<ConfigValue>, std::less<>> known_tables;
   // Its sizes are smaller than those of the model that the config is of.
   bool is_small = false;
 

@@ -33,12 +33,12 @@ class ExpertsWriter {
         capacity_(out.pass().capacity.value_or(out.pass().length)) {}
 
   void run() {
-    GivenAttributes places = {{"experts", number(use_.experts)}};
+    AttributeValues places = {{"experts", number(use_.experts)}};
     if (out_.pass().capacity || use_.inputs_weighed) {
       places.emplace_back("capacity", number(capacity_));
     }
     // With room for fewer, which tokens are dropped follows from the sequence.
-    GivenAttributes groups;
+    AttributeValues groups;
     const int64_t parts = out_.pass().token_groups;
     if (parts > 1 && out_.pass().length % parts == 0 && !out_.pass().capacity) {
       groups = {{"groups", number(parts)}};

@@ -336,7 +336,7 @@ class ForwardWalk {
   }
 
   void operation(const ForwardStep& one, Frame& frame) {
-    GivenAttributes attributes;
+    AttributeValues attributes;
     for (const ForwardAttribute& each : one.attributes) {
       if (each.is_list) {
         std::vector<int64_t> sizes;
@@ -676,13 +676,13 @@ std::optional<GraphDescription> write_forward(const ForwardDefinition& model,
                                               Diagnostics& diags) {
   // Messages may point into it when the model is gone.
   if (model.has_config) {
-    diags.keep(model.config->shared_source());
+    diags.add_source(model.config->shared_source());
     return written(model, input, diags);
   }
   // There is no text that messages could point at.
   Diagnostics own = diags.fresh();
   auto description = written(model, input, own);
-  diags.keep_sources(own);
+  diags.add_sources(own);
   for (Diagnostic& each : own.all()) {
     std::erase_if(each.labels, [&](const Label& label) {
       return label.where.file == model.config->root().span().file;

@@ -51,9 +51,9 @@ bool write_input(const InputRule& rule, ValueScope scope, ForwardWriter& out) {
   return true;
 }
 
-void take_pass_sizes(const Architecture& architecture,
-                     std::span<const std::pair<std::string, Shape>> inputs,
-                     ForwardPass& pass) {
+void set_pass_sizes(const Architecture& architecture,
+                    std::span<const std::pair<std::string, Shape>> inputs,
+                    ForwardPass& pass) {
   for (const auto& [name, shape] : inputs) {
     const InputRule* const rule = architecture.find_input(name);
     if (rule == nullptr || rule->shape.size() != shape.size()) continue;

@@ -25,8 +25,8 @@ bool write_input(const InputRule& rule, ValueScope scope, ForwardWriter& out);
 // Takes sizes of the pass from shapes of inputs: those that a dimension of an
 // input is. What has another rank, or is no input of the architecture, says
 // nothing.
-void take_pass_sizes(const Architecture& architecture,
-                     std::span<const std::pair<std::string, Shape>> inputs,
-                     ForwardPass& pass);
+void set_pass_sizes(const Architecture& architecture,
+                    std::span<const std::pair<std::string, Shape>> inputs,
+                    ForwardPass& pass);
 
 }  // namespace shardplan

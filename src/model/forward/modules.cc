@@ -67,12 +67,12 @@ std::optional<FoundModule> find_module(const std::vector<ModuleStep>& steps,
   for (const ModuleStep& each : steps) {
     if (each.kind == Kind::Switch) {
       for (const ModuleCase& one : each.cases) {
-        const auto taken = scope.flag(one.when);
-        if (!taken) {
+        const auto used = scope.flag(one.when);
+        if (!used) {
           good = false;
           return std::nullopt;
         }
-        if (!*taken) continue;
+        if (!*used) continue;
         if (auto found = find_module(one.steps, scope, name, good)) {
           return found;
         }

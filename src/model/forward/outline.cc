@@ -24,12 +24,12 @@ struct Environment {
 
 // What is known of names so far; the rest has no value.
 using Known = std::map<std::string, ConfigValue, std::less<>>;
-using Say = std::function<std::optional<ConfigValue>(std::string_view name)>;
+using FromConfig = std::function<std::optional<ConfigValue>(std::string_view)>;
 
 class PartialValues {
  public:
-  PartialValues(const Architecture& architecture, Say say)
-      : architecture_(architecture), say_(std::move(say)) {}
+  PartialValues(const Architecture& architecture, FromConfig from_config)
+      : architecture_(architecture), from_config_(std::move(from_config)) {}
 
   std::optional<ConfigValue> evaluated(const Expression& expression,
                                        const Environment* around) {
@@ -43,7 +43,7 @@ class PartialValues {
         [&](std::string_view name, std::string&) -> const ConfigValue* {
           auto found = value(name, around);
           if (!found) return nullptr;
-          return &kept_.emplace_back(*std::move(found));
+          return &found_values_.emplace_back(*std::move(found));
         },
         work_, why);
     --depth_;
@@ -59,14 +59,14 @@ class PartialValues {
       }
       if (around->shared) return std::nullopt;
     }
-    const auto known = given.find(name);
-    if (known != given.end()) return known->second;
+    const auto known = known_values.find(name);
+    if (known != known_values.end()) return known->second;
     const ValueRule* const rule = architecture_.find_value(name);
     if (rule == nullptr || rule->kind == ValueRule::Kind::Table) {
       return std::nullopt;
     }
     if (rule->is) return evaluated(*rule->is, nullptr);
-    return say_(name);
+    return from_config_(name);
   }
 
   // The name of the architecture that an expression is, through arguments;
@@ -91,10 +91,10 @@ class PartialValues {
   }
 
   // Takes the value for what the name stands for, unless that is known.
-  bool take(const std::string& name, ConfigValue value) {
+  bool add(const std::string& name, ConfigValue value) {
     const ValueRule* const rule = architecture_.find_value(name);
     if (rule == nullptr || rule->is || this->value(name, nullptr)) return false;
-    given.emplace(name, std::move(value));
+    known_values.emplace(name, std::move(value));
     return true;
   }
 
@@ -103,7 +103,7 @@ class PartialValues {
              int64_t size) {
     bool negated = false;
     const std::string name = single_name(expression, around, negated);
-    if (!name.empty()) return take(name, ConfigValue::of(size));
+    if (!name.empty()) return add(name, ConfigValue::of(size));
     if (expression.nodes.empty() ||
         expression.nodes.back().kind != ExpressionNode::Kind::Multiply) {
       return false;
@@ -127,7 +127,7 @@ class PartialValues {
   // known may have one.
   Work& work() { return work_; }
 
-  Known given;
+  Known known_values;
 
  private:
   static Expression part(const Expression& whole, int root) {
@@ -137,8 +137,8 @@ class PartialValues {
   }
 
   const Architecture& architecture_;
-  Say say_;
-  std::deque<ConfigValue> kept_;
+  FromConfig from_config_;
+  std::deque<ConfigValue> found_values_;
   Work work_;
   int depth_ = 0;
 };
@@ -237,12 +237,12 @@ class Outline {
       case Kind::Switch:
         place.certain = false;
         for (const ModuleCase& each : one.cases) {
-          const int taken = state(each.when, around);
-          if (taken == 0) continue;
+          const int holds = state(each.when, around);
+          if (holds == 0) continue;
           const size_t before = tensors.size();
           collect(each.steps, prefix, around, place);
           note_switch(each, around, before);
-          if (taken == 1) return;
+          if (holds == 1) return;
         }
         return;
       default:
@@ -280,11 +280,11 @@ class Outline {
     inner.caller = around;
     inner.shared = block.shared;
     for (const BlockArgument& argument : block.takes) {
-      const auto given =
+      const auto passed =
           std::find_if(one.arguments.begin(), one.arguments.end(),
                        [&](const auto& a) { return a.first == argument.name; });
-      if (given != one.arguments.end()) {
-        inner.arguments[argument.name] = &given->second;
+      if (passed != one.arguments.end()) {
+        inner.arguments[argument.name] = &passed->second;
       } else if (argument.otherwise) {
         inner.arguments[argument.name] = &*argument.otherwise;
       }
@@ -404,9 +404,9 @@ class ShapeReading {
         manifest_(manifest),
         names_(manifest, model.architecture->other_names),
         reader_(model.map(), "", quiet_),
-        said_(*model.architecture, reader_, 0, model.place()),
+        config_values_(*model.architecture, reader_, 0, model.place()),
         values_(*model.architecture,
-                [this](std::string_view name) { return say(name); }),
+                [this](std::string_view name) { return from_config(name); }),
         outline_(*model.architecture, values_) {}
 
   // Whether sizes that some shapes tell are those of the others, whatever the
@@ -425,7 +425,7 @@ class ShapeReading {
 
   // Empty where the outline is too much work to be read.
   std::optional<std::vector<std::string>> run(bool with_facts = true) {
-    if (with_facts) take_facts();
+    if (with_facts) add_facts();
     outline_.add(model_.model_class->steps);
     for (const auto& [name, parameter] : names_.folded_tensors()) {
       found_.emplace(name, parameter);
@@ -443,7 +443,7 @@ class ShapeReading {
     if (!model_.has_config) {
       for (const OutlineSwitch& each : outline_.switches) read_table(each);
     }
-    std::vector<std::string> missing = untold();
+    std::vector<std::string> missing = missing_values();
     for (const OutlineRepeat& each : outline_.repeats) {
       if (model_.has_config) break;
       std::string name = uncounted(each);
@@ -451,8 +451,9 @@ class ShapeReading {
     }
     if (values_.work().is_spent()) return std::nullopt;
     // What the config says is read from there, or refused.
-    for (auto& [name, value] : values_.given) {
-      if (!said_.says(name)) model_.given.emplace(name, std::move(value));
+    for (auto& [name, value] : values_.known_values) {
+      if (!config_values_.has_key(name))
+        model_.known_values.emplace(name, std::move(value));
     }
     return missing;
   }
@@ -468,9 +469,9 @@ class ShapeReading {
       if (size && *size != (*shape)[i]) return false;
       // A product of sizes that nothing tells is still one size.
       if (!dims[i].parts.empty()) continue;
-      const auto [told, is_new] = told_.try_emplace(
+      const auto [known, is_new] = known_sizes_.try_emplace(
           std::pair(tensor.around, dims[i].size.text), (*shape)[i]);
-      if (!is_new && told->second != (*shape)[i]) return false;
+      if (!is_new && known->second != (*shape)[i]) return false;
     }
     return true;
   }
@@ -529,7 +530,7 @@ class ShapeReading {
     }
   }
 
-  std::vector<std::string> untold() {
+  std::vector<std::string> missing_values() {
     std::vector<std::string> missing;
     if (model_.has_config) return missing;
     std::vector<std::string> used;
@@ -546,7 +547,7 @@ class ShapeReading {
       auto derived =
           otherwise ? values_.evaluated(*otherwise, nullptr) : std::nullopt;
       if (derived && !otherwise->names().empty()) {
-        values_.take(name, *std::move(derived));
+        values_.add(name, *std::move(derived));
       } else {
         missing.push_back(name);
       }
@@ -554,22 +555,21 @@ class ShapeReading {
     return missing;
   }
 
-  std::optional<ConfigValue> say(std::string_view name) {
-    if (!said_.says(name)) return std::nullopt;
-    const ConfigValue* const found = said_.find(name);
+  std::optional<ConfigValue> from_config(std::string_view name) {
+    if (!config_values_.has_key(name)) return std::nullopt;
+    const ConfigValue* const found = config_values_.find(name);
     if (found == nullptr) return std::nullopt;
     return *found;
   }
 
-  void take_facts() {
+  void add_facts() {
     for (const FactField& field : kFactFields) {
       const bool has_name =
           std::find(std::begin(kFactNames), std::end(kFactNames), field.name) !=
           std::end(kFactNames);
       const auto& fact = manifest_.facts.*field.member;
-      if (has_name && fact) {
-        values_.take(std::string(field.name), ConfigValue::of(*fact));
-      }
+      if (!has_name || !fact) continue;
+      values_.add(std::string(field.name), ConfigValue::of(*fact));
     }
   }
 
@@ -598,7 +598,7 @@ class ShapeReading {
     const std::string name =
         values_.single_name(*each.step->count, each.around, negated);
     const int64_t count = names_.layer_count(each.name);
-    if (!name.empty() && count > 0) values_.take(name, ConfigValue::of(count));
+    if (!name.empty() && count > 0) values_.add(name, ConfigValue::of(count));
   }
 
   // Its shape [out, in], or as its dimensions are, without those that count
@@ -629,7 +629,7 @@ class ShapeReading {
     const auto shape = shape_of(tensor);
     bool more = false;
     if (tensor.step->when) {
-      more |= take_flag(*tensor.step->when, tensor.around, shape.has_value());
+      more |= infer_flag(*tensor.step->when, tensor.around, shape.has_value());
     }
     const auto& dims = tensor.step->dims;
     if (!shape || shape->size() != dims.size()) return more;
@@ -642,17 +642,17 @@ class ShapeReading {
 
   bool read_bias(const OutlineTensor& tensor) {
     if (!tensor.step->bias) return false;
-    return take_flag(*tensor.step->bias, tensor.around,
-                     found_.contains(tensor.name));
+    return infer_flag(*tensor.step->bias, tensor.around,
+                      found_.contains(tensor.name));
   }
 
-  bool take_flag(const Expression& condition, const Environment* around,
-                 bool holds) {
+  bool infer_flag(const Expression& condition, const Environment* around,
+                  bool holds) {
     bool negated = false;
     const std::string name = values_.single_name(condition, around, negated);
     const ValueRule* const rule = model_.architecture->find_value(name);
     if (rule == nullptr || rule->kind != ValueRule::Kind::Flag) return false;
-    return values_.take(name, ConfigValue::flag(holds != negated));
+    return values_.add(name, ConfigValue::flag(holds != negated));
   }
 
   void read_table(const OutlineSwitch& each) {
@@ -670,7 +670,7 @@ class ShapeReading {
       name.replace(star, 1, std::to_string(i));
       table.push_back(ConfigValue::flag(names_.find(name) != nullptr));
     }
-    model_.given_tables.emplace(each.table, std::move(table));
+    model_.known_tables.emplace(each.table, std::move(table));
   }
 
   ForwardDefinition& model_;
@@ -678,12 +678,12 @@ class ShapeReading {
   ParameterNames names_;
   Diagnostics quiet_;
   ConfigReader reader_;
-  ConfigValues said_;
+  ConfigValues config_values_;
   PartialValues values_;
   Outline outline_;
   std::map<std::string, NamedParameter, std::less<>> found_;
   // What an expression of a block is, by some shape.
-  std::map<std::pair<const Environment*, std::string>, int64_t> told_;
+  std::map<std::pair<const Environment*, std::string>, int64_t> known_sizes_;
 };
 
 }  // namespace

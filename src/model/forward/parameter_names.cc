@@ -91,20 +91,20 @@ bool is_adapter(std::string_view part) {
 void unwrap(Parts& parts) {
   for (size_t i = 0; i < parts.size(); ++i) {
     const auto at = parts.begin() + static_cast<ptrdiff_t>(i);
-    const size_t behind = parts.size() - i - 1;
+    const size_t after = parts.size() - i - 1;
     // Beside what is wrapped for one stack of experts stand its adapters.
-    const bool is_adapted = behind > 0 && is_adapter(parts[i + 1]);
-    if (parts[i] == "base_layer" && behind > 0 && !is_adapted) {
+    const bool is_adapted = after > 0 && is_adapter(parts[i + 1]);
+    if (parts[i] == "base_layer" && after > 0 && !is_adapted) {
       parts.erase(at);
       return unwrap(parts);
     }
-    if (parts[i] == "modules_to_save" && behind > 1) {
+    if (parts[i] == "modules_to_save" && after > 1) {
       parts.erase(at, at + 2);
       return;
     }
     if (is_adapter(parts[i])) {
       const bool has_leaf = parts.back() == "weight" || parts.back() == "bias";
-      if (behind > (has_leaf ? 1U : 0U)) parts.erase(at + 1);
+      if (after > (has_leaf ? 1U : 0U)) parts.erase(at + 1);
       return;
     }
   }

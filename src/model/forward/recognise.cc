@@ -223,11 +223,11 @@ std::optional<ForwardDefinition> by_names(const Manifest& manifest,
     candidate.config = empty_config();
     if (!shapes_fit(std::move(candidate), manifest)) continue;
     if (outline.required.size() == most) {
-      model.alike.push_back(each);
+      model.also_matching.push_back(each);
       continue;
     }
     most = outline.required.size();
-    model.alike.clear();
+    model.also_matching.clear();
     model.architecture = std::move(architecture);
   }
   if (model.architecture == nullptr) {
@@ -247,8 +247,8 @@ std::optional<ForwardDefinition> by_names(const Manifest& manifest,
   return model;
 }
 
-std::nullopt_t report_untold(const ForwardDefinition& model,
-                             const Names& missing, Diagnostics& diags) {
+std::nullopt_t report_missing_sizes(const ForwardDefinition& model,
+                                    const Names& missing, Diagnostics& diags) {
   auto problem =
       diags.error(Code::MissingFacts, {},
                   "sizes of this " + in_backticks(model.architecture->name) +
@@ -274,7 +274,7 @@ std::string shortest(double number) {
 void note_assumed(const ForwardDefinition& model, Diagnostics& diags) {
   Names assumed;
   for (const ValueRule& rule : model.architecture->values) {
-    if (!rule.of_forward || rule.is || model.given.contains(rule.name) ||
+    if (!rule.of_forward || rule.is || model.known_values.contains(rule.name) ||
         rule.kind == ValueRule::Kind::Table) {
       continue;
     }
@@ -298,14 +298,14 @@ void note_assumed(const ForwardDefinition& model, Diagnostics& diags) {
         break;
     }
   }
-  if (assumed.empty() && model.alike.empty()) return;
+  if (assumed.empty() && model.also_matching.empty()) return;
   auto note =
       diags.report(Code::MissingFacts, Severity::Note, {},
                    "the model has no config: assuming the defaults of " +
                        in_backticks(model.architecture->name));
   for (std::string& what : assumed) note.fact(std::move(what));
-  if (!model.alike.empty()) {
-    note.fact("its names also match " + joined(model.alike, ", "));
+  if (!model.also_matching.empty()) {
+    note.fact("its names also match " + joined(model.also_matching, ", "));
   }
   note.help("put the model's config.json next to it");
 }
@@ -377,9 +377,10 @@ std::optional<ForwardDefinition> recognise_model(
     const Manifest& manifest, std::shared_ptr<const Document> config,
     std::shared_ptr<const Architecture> architecture, Diagnostics& diags) {
   // Messages may point into them when the model is gone.
-  if (config != nullptr) diags.keep(config->shared_source());
+  if (config != nullptr) diags.add_source(config->shared_source());
   if (architecture != nullptr) {
-    for (const SourcePtr& source : architecture->sources) diags.keep(source);
+    for (const SourcePtr& source : architecture->sources)
+      diags.add_source(source);
   }
   std::optional<ForwardDefinition> model;
   if (config != nullptr) {
@@ -410,8 +411,8 @@ std::optional<ForwardDefinition> recognise_model(
         .help("use fewer nested blocks");
     return std::nullopt;
   }
-  const auto layers = model->given.find("layers");
-  if (layers != model->given.end() &&
+  const auto layers = model->known_values.find("layers");
+  if (layers != model->known_values.end() &&
       layers->second.integer > kMaxModelLayers) {
     diags
         .error(Code::UnsupportedConfig, {},
@@ -420,7 +421,7 @@ std::optional<ForwardDefinition> recognise_model(
         .help("give it a size from 1 to " + count_text(kMaxModelLayers));
     return std::nullopt;
   }
-  if (!missing->empty()) return report_untold(*model, *missing, diags);
+  if (!missing->empty()) return report_missing_sizes(*model, *missing, diags);
   if (!model->has_config) note_assumed(*model, diags);
   return model;
 }

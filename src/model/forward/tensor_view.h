@@ -13,13 +13,13 @@
 
 namespace shardplan {
 
-using GivenAttributes =
+using AttributeValues =
     std::vector<std::pair<std::string, decltype(DescribedAttribute::value)>>;
 
 struct ViewReading {
   struct Step {
     std::string op;  // slice, reshape, transpose: nothing is copied
-    GivenAttributes attributes;
+    AttributeValues attributes;
   };
   Shape stored;  // of what is kept
   std::vector<Step> steps;

@@ -162,7 +162,7 @@ std::string ForwardWriter::one_layer(const DescribedValue& stacked,
 
 size_t ForwardWriter::rank_of(std::string_view op,
                               const std::vector<std::string>& operands,
-                              const GivenAttributes& attributes) const {
+                              const AttributeValues& attributes) const {
   for (const auto& [name, value] : attributes) {
     if ((op == "reshape" || op == "expand") && name == "shape") {
       return std::get<std::vector<int64_t>>(value).size();
@@ -194,7 +194,7 @@ std::string ForwardWriter::letters(const std::string& value) const {
 
 std::string ForwardWriter::op(std::string_view op,
                               std::vector<std::string> operands,
-                              std::string result, GivenAttributes attributes,
+                              std::string result, AttributeValues attributes,
                               ValueLabels axes) {
   rank_of_[result] = rank_of(op, operands, attributes);
   DescribedOp written;
@@ -351,7 +351,7 @@ std::string ForwardWriter::activation(std::string_view wanted,
                                       ValueLabels axes) {
   for (const ActivationName& known : kActivations) {
     if (known.name != wanted) continue;
-    GivenAttributes attributes;
+    AttributeValues attributes;
     if (!known.approximate.empty()) {
       attributes.emplace_back("approximate", std::string(known.approximate));
     }

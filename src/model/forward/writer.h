@@ -112,7 +112,7 @@ class ForwardWriter {
 
   // Dimensions of the result of an operation.
   size_t rank_of(std::string_view op, const std::vector<std::string>& operands,
-                 const GivenAttributes& attributes) const;
+                 const AttributeValues& attributes) const;
 
   // All give the name of a value. `shape` of a parameter of one layer is that
   // without the dimension that counts layers, of which there are `layers`. One
@@ -122,7 +122,7 @@ class ForwardWriter {
                     int64_t below);
   std::string parameter(std::string_view name, const Shape& shape);
   std::string op(std::string_view op, std::vector<std::string> operands,
-                 std::string result, GivenAttributes attributes = {},
+                 std::string result, AttributeValues attributes = {},
                  ValueLabels axes = {});
   std::string linear(const LinearUse& use);
   // The product of x with the rows of an embedding.

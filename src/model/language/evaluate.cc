@@ -25,7 +25,7 @@ class Evaluator {
   const ConfigValue* value(int index, ConfigValue& hold) {
     const Nested level;
     if (level.is_too_deep()) {
-      work_.end_too_deep();
+      work_.stop_too_deep();
       return none("names and brackets nest too deeply");
     }
     if (!work_.spend()) return none("it takes too many steps to compute");

@@ -115,17 +115,17 @@ LoraTargets::LoraTargets(const Lora& lora, std::string_view model_type)
 }
 
 // Returns whether a target names the layer, and records the targets that do.
-bool LoraTargets::takes(const std::string& in_memory) {
-  bool taken = all_ && !meant_for_experts_.contains(end_of(in_memory));
+bool LoraTargets::is_target(const std::string& in_memory) {
+  bool adapted = all_ && !meant_for_experts_.contains(end_of(in_memory));
   for (const std::string& target : modules_) {
     if (!is_named_by(in_memory, target)) continue;
     found_.insert(target);
-    taken = true;
+    adapted = true;
   }
-  return taken;
+  return adapted;
 }
 
-bool LoraTargets::takes_router(const LoraSite& site) {
+bool LoraTargets::is_router_target(const LoraSite& site) {
   const std::string end = end_of(site.in_memory);
   const bool is_converted = converted(model_type_) != nullptr;
   if (site.kind == LoraSite::Kind::Parameter) {
@@ -136,11 +136,11 @@ bool LoraTargets::takes_router(const LoraSite& site) {
       is_converted ? end != kRouter : has_word(kLinearRouters, model_type_);
   if (is_linear) {
     linear_.insert(end);
-    return takes(site.in_memory);
+    return is_target(site.in_memory);
   }
   if (is_converted || has_word(kPlainRouters, model_type_)) {
     others_.insert(end);
-  } else if (takes(site.in_memory)) {
+  } else if (is_target(site.in_memory)) {
     unknown_ = site.path;
   }
   return false;
@@ -158,10 +158,10 @@ bool LoraTargets::adapts(const LoraSite& site) {
     }
     adapted = true;
   } else if (site.kind == Kind::Router || site.kind == Kind::Parameter) {
-    adapted = takes_router(site);
+    adapted = is_router_target(site);
   } else {
     linear_.insert(end_of(site.in_memory));
-    adapted = takes(site.in_memory);
+    adapted = is_target(site.in_memory);
     // `all-linear` does not adapt these.
     if (all_ && site.kind == Kind::Output) adapted = false;
   }
@@ -181,7 +181,7 @@ void LoraTargets::pass_by(const std::string& in_memory) {
 }
 
 void LoraTargets::meet_expert(const LoraSite& site, ExpertWeight weight) {
-  if (!knows_experts(model_type_) && takes(site.in_memory)) {
+  if (!knows_experts(model_type_) && is_target(site.in_memory)) {
     unknown_ = site.path;
     return;
   }

@@ -93,8 +93,8 @@ class LoraTargets {
   std::vector<std::string> remarks() const;
 
  private:
-  bool takes_router(const LoraSite& site);
-  bool takes(const std::string& in_memory);
+  bool is_router_target(const LoraSite& site);
+  bool is_target(const std::string& in_memory);
   std::string linear_text() const;
 
   const Lora* lora_;

@@ -62,13 +62,15 @@ class Renaming {
 
   bool run(const TensorSteps& steps) {
     for (size_t i = 0; i < plain_.size(); ++i) {
-      if (!take(plain_.name(i), plain_.type(i), steps.parameters[i], false)) {
+      if (!add_tensor(plain_.name(i), plain_.type(i), steps.parameters[i],
+                      false)) {
         return false;
       }
     }
     for (size_t i = 0; i < plain_.buffers().size(); ++i) {
       const Manifest::Buffer& buffer = plain_.buffers()[i];
-      if (!take(buffer.name, buffer.type, steps.buffers[i], true)) return false;
+      if (!add_tensor(buffer.name, buffer.type, steps.buffers[i], true))
+        return false;
     }
     return check_unnamed() && add_others() && write();
   }
@@ -97,8 +99,8 @@ class Renaming {
         .first->second;
   }
 
-  bool take(std::string_view name, const TensorType& type,
-            ModuleStep::Kind step, bool buffer) {
+  bool add_tensor(std::string_view name, const TensorType& type,
+                  ModuleStep::Kind step, bool buffer) {
     for (const Candidate& each : candidates(name)) {
       if (!scope_.values->work().spend()) {
         scope_.values->refuse_spent_work();
@@ -284,8 +286,8 @@ class Renaming {
            misfit(rule, whole, "the parts of a split do not make up the whole");
   }
 
-  std::optional<std::string> made_name(const NamePattern& pattern,
-                                       std::string_view any) {
+  std::optional<std::string> composed_name(const NamePattern& pattern,
+                                           std::string_view any) {
     std::string name;
     for (const NamePiece& piece : pattern.pieces) {
       switch (piece.kind) {
@@ -308,7 +310,7 @@ class Renaming {
   bool put(const Candidate& each, const NameMatch& match,
            const NamedTarget& target, Renamed tensor, std::string_view old) {
     const NameRule& rule = *each.rule;
-    auto name = made_name(target.name, match.any);
+    auto name = composed_name(target.name, match.any);
     if (!name) return false;
     if (rule.stack.empty() && !rule.join) {
       tensor.name = *std::move(name);
@@ -355,9 +357,9 @@ class Renaming {
     return false;
   }
 
-  void set_dtype(std::optional<DType> said, Renamed& tensor) const {
-    if (said) {
-      tensor.type.dtype = *said;
+  void set_dtype(std::optional<DType> dtype, Renamed& tensor) const {
+    if (dtype) {
+      tensor.type.dtype = *dtype;
     } else if (scheme_.vectors && tensor.type.shape.size() == 1) {
       tensor.type.dtype = *scheme_.vectors;
     }
@@ -405,7 +407,7 @@ class Renaming {
   }
 
   bool add_other(const AddedTensor& added) {
-    auto name = made_name(added.name, "");
+    auto name = composed_name(added.name, "");
     if (!name) return false;
     Renamed tensor{*std::move(name), {}, {}, false};
     for (const Expression& dim : added.shape) {
@@ -452,14 +454,14 @@ class Renaming {
                              in_backticks(manifest_.any_name(twice->first)));
       return false;
     }
-    say();
+    add_remarks();
     return true;
   }
 
   // Labels the last parameter added with the program's logical axes.
   bool label(const Renamed& tensor) {
     const auto is_named = [&](const NamedAxes& each) {
-      return is_like(each.name, tensor.name);
+      return matches_glob(each.name, tensor.name);
     };
     const auto stack = std::ranges::find_if(scheme_.stacked, is_named);
     for (const NamedAxes& each : scheme_.axes) {
@@ -484,7 +486,7 @@ class Renaming {
     return false;
   }
 
-  void say() {
+  void add_remarks() {
     manifest_.remarks.push_back(
         "using the names of " + in_backticks(scheme_.name) +
         (scheme_.summary.empty() ? "" : " (" + scheme_.summary + ")"));

@@ -392,11 +392,11 @@ RopeConfig read_rope(ConfigReader& config, std::string_view kind, bool has_part,
   return rope;
 }
 
-std::optional<GivenAttributes> rope_attributes(const RopeConfig& rope,
+std::optional<AttributeValues> rope_attributes(const RopeConfig& rope,
                                                const RopeUse& use,
                                                std::string& why) {
   const double theta = rope.theta.value_or(use.theta);
-  GivenAttributes attributes = {{"dim", 1.0}};
+  AttributeValues attributes = {{"dim", 1.0}};
   if (use.interleaved) attributes.emplace_back("interleaved", 1.0);
   const bool is_long = use.length > rope.original_positions;
   if (is_long && rope.short_amplitude) {

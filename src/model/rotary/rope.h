@@ -63,7 +63,7 @@ struct RopeUse {
 
 // Of the operation `rope` over [batch, length, ..]. Empty, and why, where the
 // config does not fit the heads.
-std::optional<GivenAttributes> rope_attributes(const RopeConfig& rope,
+std::optional<AttributeValues> rope_attributes(const RopeConfig& rope,
                                                const RopeUse& use,
                                                std::string& why);
 

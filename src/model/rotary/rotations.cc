@@ -15,7 +15,7 @@ const RopeConfig* Rotations::config_of(const std::string& kind, bool has_part) {
   return found->second ? &*found->second : nullptr;
 }
 
-std::optional<GivenAttributes> Rotations::attributes(const ValueScope& scope,
+std::optional<AttributeValues> Rotations::attributes(const ValueScope& scope,
                                                      std::string& why) {
   const auto find = [&](std::string_view name) {
     std::string unused;

@@ -28,7 +28,7 @@ class Rotations {
   // have: `head_dim`, `rope_theta`, `rope_kind`, `rotary_part` and
   // `interleaved` (docs/formats/architecture.md). Empty where that cannot be;
   // `why` is empty where it has been reported.
-  std::optional<GivenAttributes> attributes(const ValueScope& scope,
+  std::optional<AttributeValues> attributes(const ValueScope& scope,
                                             std::string& why);
 
  private:

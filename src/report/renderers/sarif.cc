@@ -36,10 +36,10 @@ constexpr std::string_view kSarifSchema =
 // Must change when fingerprint() changes (3.27.17).
 constexpr std::string_view kFingerprint = "shardplanFinding/v1";
 // Longest text, in bytes, that a result shows next to its place.
-constexpr size_t kMostSnippet = 200;
+constexpr size_t kMaxSnippet = 200;
 // Number of parameter names that become logical locations of a result (3.33).
 // They are for people; `properties` lists all names.
-constexpr size_t kMostLogicalLocations = 20;
+constexpr size_t kMaxLogicalLocations = 20;
 
 // Escapes braces, which would be placeholders (3.11.5), and `[text](target)`,
 // which would be a link (3.11.6).
@@ -166,7 +166,7 @@ class SarifRun {
                    {"startColumn", at.column},
                    {"endColumn", at.end_column}};
     const std::string_view text = label.where.text();
-    if (snippet && text.size() <= kMostSnippet && !contains(text, '\n')) {
+    if (snippet && text.size() <= kMaxSnippet && !contains(text, '\n')) {
       region["snippet"] = {{"text", printable(text)}};
     }
     return {{"artifactLocation", file(label.where.file->name())},
@@ -185,7 +185,7 @@ class SarifRun {
     }
     Json names = Json::array();
     for (const std::string& name : diagnostic.parameters) {
-      if (names.size() == kMostLogicalLocations) break;
+      if (names.size() == kMaxLogicalLocations) break;
       names.push_back({{"fullyQualifiedName", printable(name)}});
     }
     if (!names.empty()) location["logicalLocations"] = std::move(names);

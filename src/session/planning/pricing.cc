@@ -146,7 +146,7 @@ void PlanPricing::make(Variant& variant, const PlanPoint& point) {
   const Model& model = in_.inputs.model;
   variant.rules = in_.inputs.rules;
   if (point.experts > 1) {
-    settle_views(variant.rules, mesh_of(point));
+    mark_inactive_views(variant.rules, mesh_of(point));
   } else {
     drop_shipped_views(variant.rules);
   }
@@ -221,7 +221,7 @@ std::string tensor_key(const PlanPoint& point, const Plan& plan) {
 
 TensorParallelism PlanPricing::tensor_parallelism(const PlanPoint& point,
                                                   const Plan& plan) {
-  const std::string_view target = in_.space.ways.written_as;
+  const std::string_view target = in_.space.features.written_as;
   if (target.empty() || point.of(PlanAxis::Tensor) == 1) return {};
   const std::lock_guard lock(mutex_);
   const auto [known, is_new] = tensor_.try_emplace(tensor_key(point, plan));
@@ -296,8 +296,8 @@ PlanCost PlanPricing::priced(const PlanPoint& point) {
     cost.reason = first_error(diags);
     return cost;
   }
-  cost.verdict = step->fit.surely()    ? PlanVerdict::Fits
-                 : step->fit.perhaps() ? PlanVerdict::MayFit
+  cost.verdict = step->fit.will_fit()  ? PlanVerdict::Fits
+                 : step->fit.may_fit() ? PlanVerdict::MayFit
                                        : PlanVerdict::Unfit;
   cost.least_memory = step->bracket.lower();
   cost.memory = step->bracket.estimate();
@@ -655,7 +655,7 @@ std::optional<PlanPricing::Held> PlanPricing::held_by(const PlanPoint& point,
   }
   for (const BracketRow& row : judged->step->bracket.rows) {
     if (row.category != "activations") continue;
-    held.kept = static_cast<double>(row.bytes[kKeepings - 1]) / kMany;
+    held.kept = static_cast<double>(row.bytes[kSavingModes - 1]) / kMany;
   }
   return held;
 }

@@ -181,11 +181,11 @@ std::optional<PlanSpace> space_of(const PlannerRequest& request,
   space.seq = *request.memory.seq;
   space.layers = facts.layers.value_or(1);
   space.head = head_in_layers(inputs.model.manifest, space.seq);
-  space.ways = framework_ways(request.workload.step.framework->name);
+  space.features = framework_features(request.workload.step.framework->name);
   space.microbatches = request.microbatches;
   space.remats = request.remats;
   if (space.remats.empty()) {
-    for (const std::string_view name : space.ways.remats) {
+    for (const std::string_view name : space.features.remats) {
       space.remats.emplace_back(name);
     }
   }
@@ -211,10 +211,10 @@ std::optional<PlanSpace> space_of(const PlannerRequest& request,
     const bool is_asked =
         request.over.empty() || contains(request.over, AxisName(name));
     const bool is_there =
-        axis == PlanAxis::Stages     ? space.ways.stages && facts.layers
+        axis == PlanAxis::Stages     ? space.features.stages && facts.layers
         : axis == PlanAxis::Replicas ? true
         : axis == PlanAxis::Shards
-            ? space.ways.shards && names_axis(inputs.rules, name)
+            ? space.features.shards && names_axis(inputs.rules, name)
             : names_axis(inputs.rules, name);
     if (is_asked && is_there) space.over.push_back(axis);
   }

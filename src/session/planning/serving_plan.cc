@@ -158,7 +158,7 @@ class ServingPlanner {
     candidate.serving = input;
     // The engine shards the model itself, so no parameters are placed.
     const Plan unplaced{devices, {}, true, {}, {}, {}, {}};
-    KeptLayers unused;
+    LayerCache unused;
     const auto judge = PlanJudge::of(
         {inputs_.model, nullptr, asked, nullptr, &models_->model, &passes_},
         unplaced, unused, quiet);
@@ -174,8 +174,8 @@ class ServingPlanner {
         static_cast<int64_t>(std::min(serving.sequences(0), kMost));
     plan.at_once = serving.settings.sequences * mesh.dp;
     plan.weights = serving.stage().weights.total;
-    plan.verdict = judged->fit.surely()    ? PlanVerdict::Fits
-                   : judged->fit.perhaps() ? PlanVerdict::MayFit
+    plan.verdict = judged->fit.will_fit()  ? PlanVerdict::Fits
+                   : judged->fit.may_fit() ? PlanVerdict::MayFit
                                            : PlanVerdict::Unfit;
     if (plan.verdict == PlanVerdict::Unfit) return plan;
     const auto times = judge->inference(candidate, &serving, quiet);
@@ -318,7 +318,7 @@ void confirm(const ServingPlanRequest& request, const ServingPlan& plan,
   const auto answer =
       answer_memory({planning, memory, request.workload, engine}, *session,
                     Headroom::Leave, host, quiet);
-  SHARDPLAN_CHECK(answer && answer->fit.surely() && answer->inference &&
+  SHARDPLAN_CHECK(answer && answer->fit.will_fit() && answer->inference &&
                   answer->inference->next_token);
   const double rate = answer->inference->next_token->tokens_per_second();
   SHARDPLAN_CHECK(std::abs(rate - plan.tokens_per_second) <= 1e-9 * rate);

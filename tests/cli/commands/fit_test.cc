@@ -207,10 +207,10 @@ TEST_CASE("fit: a range fits by its upper end, and does not by its lower one") {
   };
   CHECK(of(10, 100).fits == true);
   CHECK(of(10, 101).fits == std::nullopt);
-  CHECK(of(100, 101).perhaps());
+  CHECK(of(100, 101).may_fit());
   CHECK(of(101, 101).fits == false);
   CHECK(of(10, 130).headroom == -30);
-  CHECK(fit_between(std::nullopt, 1, 2).surely());
+  CHECK(fit_between(std::nullopt, 1, 2).will_fit());
   CHECK_FALSE(fit_between(std::nullopt, 1, 2).fits);
 }
 

@@ -545,9 +545,9 @@ TEST_CASE("workload: lists of a step are for sweep, and fit one another") {
 }
 
 // The flags of every help of a finding, "`--zero 1 ..` would need ..".
-std::vector<std::pair<std::string, std::string>> ways_out_of(
+std::vector<std::pair<std::string, std::string>> suggestions_of(
     const Json& report, const std::string& code) {
-  std::vector<std::pair<std::string, std::string>> ways;
+  std::vector<std::pair<std::string, std::string>> suggestions;
   for (const Json& each : report.at("diagnostics")) {
     if (each.at("code") != code) continue;
     for (const Json& help : each.at("help")) {
@@ -555,10 +555,10 @@ std::vector<std::pair<std::string, std::string>> ways_out_of(
       const size_t begin = text.find("`--");
       const size_t end = text.find('`', begin + 1);
       if (begin == std::string::npos) continue;
-      ways.emplace_back(text.substr(begin + 1, end - begin - 1), text);
+      suggestions.emplace_back(text.substr(begin + 1, end - begin - 1), text);
     }
   }
-  return ways;
+  return suggestions;
 }
 
 Words words_of(const std::string& flags) {
@@ -583,9 +583,9 @@ TEST_CASE("workload: what is said to fit does, when it is asked for") {
     asked.insert(asked.end(), step.begin(), step.end());
     const Json report = Json::parse(ran(asked).text);
     int fitting = 0;
-    for (const auto& way : ways_out_of(report, row.code)) {
-      const std::string& flags = way.first;
-      const std::string& text = way.second;
+    for (const auto& suggestion : suggestions_of(report, row.code)) {
+      const std::string& flags = suggestion.first;
+      const std::string& text = suggestion.second;
       const bool fits = has_text(text, "it fits");
       // Of state alone, where it is that which does not fit.
       const bool of_state = has_text(text, "per device");

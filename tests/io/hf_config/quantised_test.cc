@@ -90,7 +90,7 @@ std::unique_ptr<testing::Synthesis> synthesize_row(const Json& row) {
   auto result = std::make_unique<testing::Synthesis>();
   const auto read = [&](const char* name, const Json& json) {
     const auto source = std::make_shared<const SourceFile>(name, json.dump(1));
-    result->diags.keep(source);
+    result->diags.add_source(source);
     return parse_document(source, result->diags);
   };
   const auto config = read("config.json", row.at("config"));
@@ -164,7 +164,7 @@ TEST_CASE("quantised models: the method is told by names") {
   std::ifstream stream(testing::data_path("quantised.jsonl"));
   const std::map<std::string, std::string> names = {
       {"bnb", "bitsandbytes"}, {"ct", "compressed-tensors"}};
-  int told = 0;
+  int recognised = 0;
   for (std::string line; std::getline(stream, line);) {
     const Json row = Json::parse(line);
     if (!row.contains("tensors")) continue;
@@ -188,9 +188,9 @@ TEST_CASE("quantised models: the method is told by names") {
     const auto name = names.find(own);
     CHECK(method.find(name == names.end() ? own : name->second) !=
           std::string::npos);
-    ++told;
+    ++recognised;
   }
-  CHECK(told > 400);
+  CHECK(recognised > 400);
 }
 
 // Kimi K2.5's config says of its text alone that experts are packed.

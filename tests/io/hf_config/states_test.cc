@@ -48,12 +48,12 @@ struct Kept {
 
 Kept kept_of(const LayerState& layer, DType dtype, int64_t tokens) {
   Kept result;
-  for (const KeptTensor& each : layer.kept) {
+  for (const CachedTensor& each : layer.cached) {
     const int64_t elements = std::max<int64_t>(each.heads, 1) * each.width;
     const int64_t bytes =
         byte_count(elements, each.dtype.value_or(dtype)).value();
     switch (each.per) {
-      case KeptTensor::Per::Token:
+      case CachedTensor::Per::Token:
         if (each.every > 1) {
           ++result.compressing;
           result.entries += bytes * (tokens / each.every);
@@ -64,11 +64,11 @@ Kept kept_of(const LayerState& layer, DType dtype, int64_t tokens) {
         result.window = each.tokens;
         result.latent = result.latent || each.name == "latent";
         break;
-      case KeptTensor::Per::Source:
+      case CachedTensor::Per::Source:
         result.source += bytes;
         result.source_tokens = each.tokens;
         break;
-      case KeptTensor::Per::Sequence:
+      case CachedTensor::Per::Sequence:
         result.state += bytes;
         result.narrow_state += byte_count(elements, dtype).value();
         break;

@@ -44,15 +44,15 @@ TEST_CASE("a plan is written with one placement and one parameter per line") {
     made.facts.from = FactsFrom::Config;
     made.facts.heads = 4;
     made.facts.windows = {16, 0};
-    KeptTensor state;
+    CachedTensor state;
     state.name = "ssm";
-    state.per = KeptTensor::Per::Sequence;
+    state.per = CachedTensor::Per::Sequence;
     state.heads = 4;
     state.width = 2;
     state.dtype = DType::F32;
     state.label = "heads";
     state.module = "l.*.m";
-    KeptTensor cache;
+    CachedTensor cache;
     cache.name = "kv";
     cache.width = 3;
     cache.tokens = 16;
@@ -72,8 +72,8 @@ TEST_CASE("a plan is written with one placement and one parameter per line") {
   rule.spec = testing::spec("(tp, fsdp), tp");
   rule.file = "rules.yaml";
   rule.line = 3;
-  rule.found = 2;
-  rule.won = 2;
+  rule.matched = 2;
+  rule.decided = 2;
   plan.rules.push_back(rule);
   plan.placements.push_back(placement("bf16[8, 6]", "(tp, fsdp), None"));
   plan.placements[0].rule = 1;
@@ -201,17 +201,17 @@ void check_equal(const Placement& a, const Placement& b) {
   ENSURE(a.replicas == b.replicas);
 }
 
-KeptTensor any_kept() {
-  KeptTensor kept;
-  kept.name = draw_bool() ? "kv" : "a \"state\"";
-  kept.per = static_cast<KeptTensor::Per>(draw_in(0, 3));
-  kept.heads = draw_in<int64_t>(0, 9);
-  kept.width = draw_in<int64_t>(1, 9);
-  kept.tokens = draw_in<int64_t>(0, 9);
-  if (draw_bool()) kept.dtype = DType::BF16;
-  if (draw_bool()) kept.label = "heads";
-  if (draw_bool()) kept.module = "l.*";
-  return kept;
+CachedTensor any_kept() {
+  CachedTensor cached;
+  cached.name = draw_bool() ? "kv" : "a \"state\"";
+  cached.per = static_cast<CachedTensor::Per>(draw_in(0, 3));
+  cached.heads = draw_in<int64_t>(0, 9);
+  cached.width = draw_in<int64_t>(1, 9);
+  cached.tokens = draw_in<int64_t>(0, 9);
+  if (draw_bool()) cached.dtype = DType::BF16;
+  if (draw_bool()) cached.label = "heads";
+  if (draw_bool()) cached.module = "l.*";
+  return cached;
 }
 
 TEST_CASE("a plan that was written is read back as it was") {
@@ -289,10 +289,10 @@ TEST_CASE("what is declared is saved, and absent where nothing is") {
 TEST_CASE("what layers keep is refused where it cannot be") {
   Manifest manifest = testing::manifest({{"wq", "bf16[8, 6]"}});
   manifest.facts.from = FactsFrom::Config;
-  KeptTensor kept;
-  kept.name = "kv";
-  kept.width = 3;
-  manifest.facts.state = {{{true, {kept}}}, {0}};
+  CachedTensor cached;
+  cached.name = "kv";
+  cached.width = 3;
+  manifest.facts.state = {{{true, {cached}}}, {0}};
   Diagnostics none;
   const auto plan = resolve(manifest, testing::rules({{".", ""}}),
                             testing::mesh("tp=2"), {}, none);

@@ -64,7 +64,7 @@ std::string units(const std::string& dim) {
       "3}}\nclasses:\n  A: "
       "[{parameter: p, shape: [" +
           dim + "]}]");
-  diags.keep(source);
+  diags.add_source(source);
   const auto all = read_user_architecture(
       source, [](std::string_view) { return nullptr; }, diags);
   REQUIRE(all != nullptr);

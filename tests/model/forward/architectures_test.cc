@@ -284,7 +284,7 @@ TEST_CASE("qwen3_moe: experts where the config says, else where names do") {
   // Which experts see a token needs a config; here there are fewer than the
   // class would choose.
   ForwardDefinition two = *recognised->model;
-  two.given["experts_per_token"] = ConfigValue::of(int64_t{2});
+  two.known_values["experts_per_token"] = ConfigValue::of(int64_t{2});
   const auto model = whole_model_of(manifest, std::move(two));
   REQUIRE_MESSAGE(model->graph, model->messages);
   CHECK_FALSE(model->value("layers.0.mlp.router"));

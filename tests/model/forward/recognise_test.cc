@@ -104,10 +104,11 @@ TEST_CASE("recognise: an unknown model_type is reported with its like") {
   CHECK_FALSE(model->model);
   CHECK(model->messages ==
         "SP016 config.json:1:1 the forward pass of `qwen4` is not supported");
-  const Diagnostic& told = model->diags.all().front();
-  CHECK(told.help.front() == "did you mean `qwen2`?");
-  CHECK(told.help[1].find("model families are supported") != std::string::npos);
-  CHECK(told.help[2].find("--graph FILE") != std::string::npos);
+  const Diagnostic& diagnostic = model->diags.all().front();
+  CHECK(diagnostic.help.front() == "did you mean `qwen2`?");
+  CHECK(diagnostic.help[1].find("model families are supported") !=
+        std::string::npos);
+  CHECK(diagnostic.help[2].find("--graph FILE") != std::string::npos);
 }
 
 TEST_CASE("recognise: an architecture without a forward pass is not run") {
@@ -126,12 +127,14 @@ TEST_CASE("recognise: what was looked for and not found is reported") {
   }
   const auto model = whole_model(manifest, {});
   REQUIRE_FALSE(model->model);
-  const Diagnostic& told = model->diags.all().front();
-  CHECK(told.code == Code::UnknownFamily);
-  CHECK(told.facts.at(0) ==
+  const Diagnostic& diagnostic = model->diags.all().front();
+  CHECK(diagnostic.code == Code::UnknownFamily);
+  CHECK(diagnostic.facts.at(0) ==
         "`llama` is closest: 10 of 11 expected names found");
-  CHECK(told.facts.at(1) == "not found: `layers.*.self_attn.k_proj.weight`");
-  CHECK(told.facts.back().find("`embed_tokens.weight`") != std::string::npos);
+  CHECK(diagnostic.facts.at(1) ==
+        "not found: `layers.*.self_attn.k_proj.weight`");
+  CHECK(diagnostic.facts.back().find("`embed_tokens.weight`") !=
+        std::string::npos);
 }
 
 TEST_CASE("recognise: names that mean another computation are not taken") {

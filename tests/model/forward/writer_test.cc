@@ -94,10 +94,10 @@ TEST_CASE(
   CHECK(w.finished() ==
         "SP015 the forward pass of a `tiny` needs 6 parameters that the model "
         "does not have");
-  const Diagnostic& told = w.diags.all().front();
-  CHECK(told.facts.size() == 6);
-  CHECK(told.facts.front() == "missing: `layers.1.up_proj.weight`");
-  CHECK(told.help.front() == "did you mean `layers.0.up_proj.weight`?");
+  const Diagnostic& diagnostic = w.diags.all().front();
+  CHECK(diagnostic.facts.size() == 6);
+  CHECK(diagnostic.facts.front() == "missing: `layers.1.up_proj.weight`");
+  CHECK(diagnostic.help.front() == "did you mean `layers.0.up_proj.weight`?");
 }
 
 TEST_CASE("forward writer: shapes that the sizes contradict are SP015") {

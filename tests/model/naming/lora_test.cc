@@ -24,7 +24,7 @@ std::unique_ptr<testing::Synthesis> with_lora(const Json& config,
   auto result = std::make_unique<testing::Synthesis>();
   const auto source =
       std::make_shared<const SourceFile>("config.json", config.dump());
-  result->diags.keep(source);
+  result->diags.add_source(source);
   const auto document = parse_document(source, result->diags);
   if (document) {
     result->manifest =

@@ -23,7 +23,7 @@ struct Names {
 std::unique_ptr<Names> read_names(const std::string& text) {
   auto result = std::make_unique<Names>();
   const auto source = std::make_shared<const SourceFile>("names.yaml", text);
-  result->diags.keep(source);
+  result->diags.add_source(source);
   result->scheme = read_name_scheme(source, result->diags);
   CHECK((result->scheme == nullptr) == result->diags.has_errors());
   return result;
@@ -55,8 +55,8 @@ std::unique_ptr<RenamedModel> rename_model(const std::string& names,
   const auto scheme = read_names(names);
   REQUIRE_MESSAGE(scheme->scheme != nullptr, testing::messages(scheme->diags));
   const auto source = std::make_shared<const SourceFile>("config.json", config);
-  result->diags.keep(source);
-  result->diags.keep(scheme->scheme->source);
+  result->diags.add_source(source);
+  result->diags.add_source(scheme->scheme->source);
   const auto document = parse_document(source, result->diags);
   REQUIRE(document);
   result->manifest =

@@ -18,7 +18,7 @@ namespace shardplan::cli {
 namespace {
 
 // The contents of a target, for comparison with other targets.
-struct Held {
+struct TargetContents {
   std::string what;   // "" if the target cannot be checked
   std::string rules;  // the text of the rules
 };
@@ -34,26 +34,27 @@ std::string hash_of_parameters(const Manifest& manifest) {
   return hash.hex();
 }
 
-Held held_by(const JudgedTarget& judged) {
-  if (!judged.session || judged.diags.cannot_run()) return {};
-  const Session& session = *judged.session;
-  Held held;
-  held.what = hash_of_parameters(session.model.manifest) + " " +
-              mesh_text(session.plan.mesh) + " " +
-              std::to_string(static_cast<int>(judged.options.planning.mode)) +
-              (judged.memory ? " budget" : "") +
-              (judged.memory && judged.memory->step ? " step" : "") + " " +
-              judged.options.engine.name.value_or("");
+TargetContents contents_of(const CheckedTarget& checked) {
+  if (!checked.session || checked.diags.cannot_run()) return {};
+  const Session& session = *checked.session;
+  TargetContents contents;
+  contents.what =
+      hash_of_parameters(session.model.manifest) + " " +
+      mesh_text(session.plan.mesh) + " " +
+      std::to_string(static_cast<int>(checked.options.planning.mode)) +
+      (checked.memory ? " budget" : "") +
+      (checked.memory && checked.memory->step ? " step" : "") + " " +
+      checked.options.engine.name.value_or("");
   if (session.rules) {
     for (const SourcePtr& source : session.rules->sources) {
-      held.rules += std::string(source->text()) + '\x1f';
+      contents.rules += std::string(source->text()) + '\x1f';
     }
   }
-  return held;
+  return contents;
 }
 
 // Returns how likely it is that one target became the other; 0: it did not.
-int likeness(const Held& before, const Held& after) {
+int likeness(const TargetContents& before, const TargetContents& after) {
   if (before.what.empty() || before.what != after.what) return 0;
   return before.rules == after.rules ? 2 : 1;
 }
@@ -70,7 +71,7 @@ void follow_targets(const GateSide& base, const GateSide& head,
     if (targets[i].base == nullptr) added.push_back(i);
   }
   if (gone.empty() || added.empty()) return;
-  std::vector<Held> held(targets.size());
+  std::vector<TargetContents> contents(targets.size());
   std::vector<size_t> asked = gone;
   asked.insert(asked.end(), added.begin(), added.end());
   parallel_for(std::ssize(asked), thread_count(jobs), [&](int64_t k) {
@@ -80,13 +81,13 @@ void follow_targets(const GateSide& base, const GateSide& head,
     std::vector<Setting> settings =
         of_base ? gated.base_settings : gated.head_settings;
     settings.insert(settings.end(), over.begin(), over.end());
-    held[i] =
-        held_by(judge_target(of_base ? *gated.base : *gated.head, settings,
-                             Fixes::Leave, of_base ? *base.host : *head.host));
+    contents[i] = contents_of(check_target(of_base ? *gated.base : *gated.head,
+                                           settings, Fixes::Leave,
+                                           of_base ? *base.host : *head.host));
   });
   const auto follow = [&](size_t before, size_t after) {
     targets[after].base = targets[before].base;
-    targets[after].was_called = targets[before].name;
+    targets[after].renamed_from = targets[before].name;
     targets[after].base_settings = targets[before].base_settings;
     targets[after].head_settings = head_settings(base, head, targets[after]);
   };
@@ -96,7 +97,7 @@ void follow_targets(const GateSide& base, const GateSide& head,
       if (followed[before]) continue;
       for (const size_t after : added) {
         if (targets[after].base != nullptr ||
-            likeness(held[before], held[after]) < least) {
+            likeness(contents[before], contents[after]) < least) {
           continue;
         }
         follow(before, after);
@@ -109,7 +110,7 @@ void follow_targets(const GateSide& base, const GateSide& head,
   for (const size_t after : added) {
     for (const size_t before : gone) {
       if (targets[after].base != nullptr || !followed[before] ||
-          likeness(held[before], held[after]) == 0) {
+          likeness(contents[before], contents[after]) == 0) {
         continue;
       }
       follow(before, after);
@@ -174,10 +175,10 @@ std::string moved(const GateSide& base, const GateSide& head,
 
 }  // namespace
 
-std::optional<JudgedTarget> judge_as_before(const GateSide& base,
-                                            const GateSide& head,
-                                            const std::vector<Setting>& over,
-                                            const GatedTarget& gated) {
+std::optional<CheckedTarget> judge_as_before(const GateSide& base,
+                                             const GateSide& head,
+                                             const std::vector<Setting>& over,
+                                             const GatedTarget& gated) {
   const std::vector<Setting>& was = gated.base_settings;
   const std::vector<Setting>& is = gated.head_settings;
   if (has_flag(was, "plan") || has_flag(is, "plan")) return std::nullopt;
@@ -196,7 +197,8 @@ std::optional<JudgedTarget> judge_as_before(const GateSide& base,
   const auto is_other = [&](const Setting& s) { return !is_question(s); };
   const bool same_model = path_below(base, gated.base->model) ==
                           path_below(head, gated.head->model);
-  if (same_model && are_alike(all_but(was, is_other), all_but(is, is_other))) {
+  if (same_model &&
+      same_settings(all_but(was, is_other), all_but(is, is_other))) {
     return std::nullopt;
   }
   Target target = *gated.head;
@@ -210,15 +212,15 @@ std::optional<JudgedTarget> judge_as_before(const GateSide& base,
   for (std::vector<Setting> settings :
        {taken_from(was, is, is_question), taken_from(is, was, is_of_head)}) {
     settings.insert(settings.end(), over.begin(), over.end());
-    JudgedTarget judged =
-        judge_target(target, settings, Fixes::Leave, *head.host);
-    if (judged.session && !judged.diags.cannot_run()) return judged;
+    CheckedTarget checked =
+        check_target(target, settings, Fixes::Leave, *head.host);
+    if (checked.session && !checked.diags.cannot_run()) return checked;
   }
   return std::nullopt;
 }
 
-std::vector<GateChange> changes_as_before(const JudgedTarget& before,
-                                          const JudgedTarget& after,
+std::vector<GateChange> changes_as_before(const CheckedTarget& before,
+                                          const CheckedTarget& after,
                                           const std::string& target) {
   const bool same_mesh = before.session->plan.mesh == after.session->plan.mesh;
   std::vector<GateChange> changes;
@@ -237,8 +239,8 @@ std::vector<GateChange> changes_as_before(const JudgedTarget& before,
   return changes;
 }
 
-std::string no_longer_holds(const JudgedTarget& before,
-                            const JudgedTarget& after) {
+std::string why_dropped(const CheckedTarget& before,
+                        const CheckedTarget& after) {
   const Manifest& was = before.session->model.manifest;
   const Manifest& is = after.session->model.manifest;
   std::unordered_set<std::string_view> names;

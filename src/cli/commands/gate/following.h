@@ -28,20 +28,20 @@ void follow_targets(const GateSide& base, const GateSide& head,
 // the base's mesh, in its mode, over its tokens. Returns empty if both sides
 // make the same request, if one uses a saved plan, or if the target cannot be
 // checked that way.
-std::optional<JudgedTarget> judge_as_before(const GateSide& base,
-                                            const GateSide& head,
-                                            const std::vector<Setting>& over,
-                                            const GatedTarget& gated);
+std::optional<CheckedTarget> judge_as_before(const GateSide& base,
+                                             const GateSide& head,
+                                             const std::vector<Setting>& over,
+                                             const GatedTarget& gated);
 // Returns the changes that count although the head makes another request:
 // memory, time and placements, and findings if the mesh is the same.
-std::vector<GateChange> changes_as_before(const JudgedTarget& before,
-                                          const JudgedTarget& after,
+std::vector<GateChange> changes_as_before(const CheckedTarget& before,
+                                          const CheckedTarget& after,
                                           const std::string& target);
 
 // Returns why a target of the head is no longer the same as on the base side,
 // which is when it has less than half of the base's parameters; "" if it is the
 // same.
-std::string no_longer_holds(const JudgedTarget& before,
-                            const JudgedTarget& after);
+std::string why_dropped(const CheckedTarget& before,
+                        const CheckedTarget& after);
 
 }  // namespace shardplan::cli

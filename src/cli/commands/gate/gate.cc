@@ -56,7 +56,7 @@ void add_failures_as_before(const FailOn& fail_on, GatedTarget& gated) {
       return other.fails && other.kind == change.kind &&
              other.what == change.what && other.key == change.key;
     };
-    if (!falls_short(counts, change) ||
+    if (!fails_gate(counts, change) ||
         std::ranges::any_of(gated.changes, is_known)) {
       continue;
     }
@@ -95,12 +95,12 @@ void judge_all(Gate& gate) {
   const std::vector<Setting> over = severity_settings(gate.context.options);
   const size_t count = gate.targets.size();
   std::vector<std::vector<bool>> used(count);
-  Pieces pieces(gate.context.progress, "target", count);
+  WorkProgress work(gate.context.progress, "target", count);
   parallel_for(
       static_cast<int64_t>(count),
       thread_count(gate.context.options.planning.jobs), [&](int64_t i) {
         const auto k = static_cast<size_t>(i);
-        pieces.begin(gate.targets[k].name);
+        work.begin(gate.targets[k].name);
         judge_gated({gate.base, gate.head, over, used[k]}, gate.targets[k]);
       });
   if (gate.base.baseline) gate.used.resize(gate.base.baseline->accepted.size());
@@ -113,7 +113,7 @@ void judge_all(Gate& gate) {
     const bool is_timed_as_before =
         gated.as_before && side_of(*gated.as_before).time != nullptr;
     for (GateChange& change : gated.changes) {
-      change.fails = falls_short(gate.fail_on, change);
+      change.fails = fails_gate(gate.fail_on, change);
       // The head no longer asks for this time, but judge_as_before() estimated
       // it.
       if (change.kind == GateKind::Time && change.after == ChangeValue() &&
@@ -125,7 +125,7 @@ void judge_all(Gate& gate) {
     mark_gone(severity_of_gone(gate, gated), gated);
   }
   for (GateChange& change : gate.changes) {
-    change.fails = falls_short(gate.fail_on, change);
+    change.fails = fails_gate(gate.fail_on, change);
   }
 }
 
@@ -133,9 +133,9 @@ void judge_all(Gate& gate) {
 void add_rule_changes(Gate& gate) {
   std::set<std::string> seen;
   for (const GatedTarget& gated : gate.targets) {
-    if (!gated.before || !gated.judged || gated.failed_to_run) continue;
+    if (!gated.before || !gated.checked || gated.failed_to_run) continue;
     const Session& before = *gated.before->session;
-    const Session& after = *gated.judged->session;
+    const Session& after = *gated.checked->session;
     if (!before.rules || !after.rules ||
         is_same_text(*before.rules, *after.rules)) {
       continue;
@@ -159,8 +159,7 @@ void add_rule_changes(Gate& gate) {
         continue;
       }
       gate.changes.push_back(gate_change(change));
-      gate.changes.back().fails =
-          falls_short(gate.fail_on, gate.changes.back());
+      gate.changes.back().fails = fails_gate(gate.fail_on, gate.changes.back());
     }
   }
 }
@@ -282,9 +281,9 @@ GateTarget view_of(const GatedTarget& gated) {
   view.categories = gated.categories;
   view.times = gated.times;
   view.could_not_run = gated.failed_to_run;
-  if (gated.judged) {
-    view.errors = gated.judged->diags.count(Severity::Error);
-    view.warnings = gated.judged->diags.count(Severity::Warning);
+  if (gated.checked) {
+    view.errors = gated.checked->diags.count(Severity::Error);
+    view.warnings = gated.checked->diags.count(Severity::Warning);
   }
   return view;
 }
@@ -296,9 +295,9 @@ void add_new_diagnostics(const Gate& gate, Diagnostics& diags) {
   std::vector<FindingsOf> found;
   for (size_t i = 0; i < gate.targets.size(); ++i) {
     const GatedTarget& gated = gate.targets[i];
-    const auto take = [&](const JudgedTarget& judged) {
-      kept[i].keep_sources(judged.diags);
-      for (const Diagnostic& diagnostic : judged.diags.all()) {
+    const auto take = [&](const CheckedTarget& checked) {
+      kept[i].add_sources(checked.diags);
+      for (const Diagnostic& diagnostic : checked.diags.all()) {
         if (gated.failed_to_run) {
           if (prevents_running(diagnostic.code)) kept[i].add(diagnostic);
           continue;
@@ -309,9 +308,9 @@ void add_new_diagnostics(const Gate& gate, Diagnostics& diags) {
       }
     };
     if (gated.before && gated.failed_to_run) take(*gated.before);
-    if (gated.judged) take(*gated.judged);
+    if (gated.checked) take(*gated.checked);
     if (gated.as_before) {
-      kept[i].keep_sources(gated.as_before->diags);
+      kept[i].add_sources(gated.as_before->diags);
       for (const Diagnostic& diagnostic : gated.as_before->diags.all()) {
         const GateChange* change =
             change_of(gated.changes_as_before, diagnostic);
@@ -332,9 +331,9 @@ void add_failures(const Gate& gate, Diagnostics& diags) {
   };
   for (size_t i = 0; i < gate.targets.size(); ++i) {
     const GatedTarget& gated = gate.targets[i];
-    if (gated.before) kept[i].keep_sources(gated.before->diags);
-    if (gated.judged) kept[i].keep_sources(gated.judged->diags);
-    if (gated.as_before) kept[i].keep_sources(gated.as_before->diags);
+    if (gated.before) kept[i].add_sources(gated.before->diags);
+    if (gated.checked) kept[i].add_sources(gated.checked->diags);
+    if (gated.as_before) kept[i].add_sources(gated.as_before->diags);
     for (const GateChange& change : gated.changes) report(change, kept[i]);
     found.push_back({gated.name, &kept[i]});
   }
@@ -349,9 +348,9 @@ void add_unjudged_times(const Gate& gate, Diagnostics& diags) {
   std::vector<FindingsOf> found;
   for (size_t i = 0; i < gate.targets.size(); ++i) {
     const GatedTarget& gated = gate.targets[i];
-    if (!gated.before || !gated.judged || gated.failed_to_run) continue;
+    if (!gated.before || !gated.checked || gated.failed_to_run) continue;
     const std::string why = unjudged_time(gate.fail_on, side_of(*gated.before),
-                                          side_of(*gated.judged));
+                                          side_of(*gated.checked));
     if (why.empty()) continue;
     report_unjudged_time(why, kept[i]);
     found.push_back({gated.name, &kept[i]});
@@ -417,15 +416,15 @@ bool choose(Gate& gate) {
   for (size_t i = 0; i < named.size(); ++i)
     named[i].name = gate.targets[i].name;
   for (const GatedTarget& gated : gate.targets) {
-    if (gated.was_called.empty()) continue;
-    named.emplace_back().name = gated.was_called;
+    if (gated.renamed_from.empty()) continue;
+    named.emplace_back().name = gated.renamed_from;
   }
   const auto chosen =
       chosen_targets(std::move(named), patterns, gate.context.diags);
   if (!chosen) return false;
   std::erase_if(gate.targets, [&](const GatedTarget& gated) {
     return std::ranges::none_of(*chosen, [&](const Target& target) {
-      return target.name == gated.name || target.name == gated.was_called;
+      return target.name == gated.name || target.name == gated.renamed_from;
     });
   });
   return true;

@@ -22,7 +22,8 @@ constexpr std::string_view kDeciding =
 
 }  // namespace
 
-bool are_alike(const std::vector<Setting>& a, const std::vector<Setting>& b) {
+bool same_settings(const std::vector<Setting>& a,
+                   const std::vector<Setting>& b) {
   return std::ranges::equal(a, b, [](const Setting& one, const Setting& other) {
     return one.flag == other.flag && one.value == other.value;
   });
@@ -178,8 +179,8 @@ void add_target_changes(const GateSide& base, const GateSide& head,
     if (!is_new) gated.gone = "this change removes it from the checks";
     return;
   }
-  if (!gated.was_called.empty()) {
-    changes.push_back(setting_change(gated.name, "target", gated.was_called,
+  if (!gated.renamed_from.empty()) {
+    changes.push_back(setting_change(gated.name, "target", gated.renamed_from,
                                      gated.name, gated.head->where, false));
     changes.back().text = "it was renamed";
   }
@@ -196,11 +197,11 @@ void add_target_changes(const GateSide& base, const GateSide& head,
 namespace {
 
 // Adds the findings of a target that only the head has; all of them are new.
-void add_new_findings(const JudgedTarget& judged,
+void add_new_findings(const CheckedTarget& checked,
                       std::vector<GateChange>& changes) {
   const Diagnostics none;
-  for (GateChange& change : finding_changes(none, judged.diags)) {
-    change.target = judged.name;
+  for (GateChange& change : finding_changes(none, checked.diags)) {
+    change.target = checked.name;
     changes.push_back(std::move(change));
   }
 }
@@ -215,21 +216,21 @@ void accept_side(const Judging& judging, const GateSide& side,
 }
 
 // Checks one side, with all findings, accepted or not.
-JudgedTarget judge_side(const Judging& judging, const GateSide& side,
-                        GatedTarget& gated, Host& host) {
+CheckedTarget judge_side(const Judging& judging, const GateSide& side,
+                         GatedTarget& gated, Host& host) {
   std::vector<Setting> settings =
       side.base ? gated.base_settings : gated.head_settings;
   settings.insert(settings.end(), judging.over.begin(), judging.over.end());
-  JudgedTarget judged = judge_target(side.base ? *gated.base : *gated.head,
-                                     settings, Fixes::Leave, host);
-  if (judged.session && !judged.diags.cannot_run()) return judged;
+  CheckedTarget checked = check_target(side.base ? *gated.base : *gated.head,
+                                       settings, Fixes::Leave, host);
+  if (checked.session && !checked.diags.cannot_run()) return checked;
   gated.failed_to_run = true;
-  for (Diagnostic& diagnostic : judged.diags.all()) {
+  for (Diagnostic& diagnostic : checked.diags.all()) {
     if (!prevents_running(diagnostic.code)) continue;
     diagnostic.facts.push_back(
         (side.base ? "on the base side, " : "on the head side, ") + side.title);
   }
-  return judged;
+  return checked;
 }
 
 // Returns whether the base side has the same settings and files as were read on
@@ -237,7 +238,7 @@ JudgedTarget judge_side(const Judging& judging, const GateSide& side,
 bool is_unchanged(const Judging& judging, const GatedTarget& gated,
                   const WatchingHost& seen) {
   if (gated.base == nullptr || gated.failed_to_run || !gated.changes.empty() ||
-      !are_alike(gated.base_settings, gated.head_settings)) {
+      !same_settings(gated.base_settings, gated.head_settings)) {
     return false;
   }
   const std::string& from = judging.head.folder;
@@ -251,7 +252,7 @@ bool is_unchanged(const Judging& judging, const GatedTarget& gated,
 
 // Finds fixes for new findings only, since those are shown.
 void find_fixes_of_new(const Judging& judging, GatedTarget& gated) {
-  Diagnostics left = gated.judged->diags;
+  Diagnostics left = gated.checked->diags;
   accept_side(judging, judging.head, gated.name_in_base(), left);
   const Diagnostics none;
   const std::vector<GateChange> found =
@@ -260,26 +261,26 @@ void find_fixes_of_new(const Judging& judging, GatedTarget& gated) {
     const GateChange* change = change_of(found, diagnostic);
     return change != nullptr && change->severity != Severity::Off;
   };
-  const auto& all = gated.judged->diags.all();
+  const auto& all = gated.checked->diags.all();
   if (std::ranges::none_of(all, is_new)) return;
-  find_fixes_of(*gated.judged, is_new, *judging.head.host);
+  find_fixes_of(*gated.checked, is_new, *judging.head.host);
 }
 
 void add_found_changes(GatedTarget& gated) {
   if (gated.base == nullptr) {
-    add_new_findings(*gated.judged, gated.changes);
+    add_new_findings(*gated.checked, gated.changes);
     return;
   }
   ComparedCollectives collectives =
-      compare_collectives(*gated.before, *gated.judged);
+      compare_collectives(*gated.before, *gated.checked);
   gated.collectives = std::move(collectives.coverage);
   gated.categories =
-      category_changes(side_of(*gated.before), side_of(*gated.judged));
+      category_changes(side_of(*gated.before), side_of(*gated.checked));
   gated.times =
-      time_part_changes(side_of(*gated.before), side_of(*gated.judged));
-  for (GateChange& change :
-       target_changes(gated.name, side_of(*gated.before),
-                      side_of(*gated.judged), std::move(collectives.changes))) {
+      time_part_changes(side_of(*gated.before), side_of(*gated.checked));
+  for (GateChange& change : target_changes(gated.name, side_of(*gated.before),
+                                           side_of(*gated.checked),
+                                           std::move(collectives.changes))) {
     gated.changes.push_back(std::move(change));
   }
 }
@@ -290,7 +291,7 @@ void add_changes_as_before(const Judging& judging, GatedTarget& gated) {
   if (gated.base == nullptr) return;
   gated.as_before =
       judge_as_before(judging.base, judging.head, judging.over, gated);
-  gated.gone = no_longer_holds(*gated.before, *gated.judged);
+  gated.gone = why_dropped(*gated.before, *gated.checked);
   if (!gated.gone.empty()) {
     const Target& now = *gated.head;
     gated.changes.push_back(setting_change(gated.name, "target", gated.name,
@@ -308,21 +309,22 @@ void add_changes_as_before(const Judging& judging, GatedTarget& gated) {
 
 void judge_gated(const Judging& judging, GatedTarget& gated) {
   const auto judge_base = [&] {
-    JudgedTarget judged =
+    CheckedTarget checked =
         judge_side(judging, judging.base, gated, *judging.base.host);
-    accept_side(judging, judging.base, gated.name_in_base(), judged.diags);
-    return judged;
+    accept_side(judging, judging.base, gated.name_in_base(), checked.diags);
+    return checked;
   };
   if (gated.head == nullptr) {
-    gated.judged = judge_base();
+    gated.checked = judge_base();
     return;
   }
   WatchingHost watched(*judging.head.host);
-  gated.judged = judge_side(judging, judging.head, gated, watched);
+  gated.checked = judge_side(judging, judging.head, gated, watched);
   const bool is_same = is_unchanged(judging, gated, watched);
   if (!is_same && gated.base != nullptr) gated.before = judge_base();
   if (!is_same && !gated.failed_to_run) find_fixes_of_new(judging, gated);
-  accept_side(judging, judging.head, gated.name_in_base(), gated.judged->diags);
+  accept_side(judging, judging.head, gated.name_in_base(),
+              gated.checked->diags);
   if (!is_same && !gated.failed_to_run) {
     add_found_changes(gated);
     add_changes_as_before(judging, gated);

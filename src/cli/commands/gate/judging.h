@@ -23,12 +23,13 @@ bool decides(const Setting& setting);
 
 // Returns whether the settings are the same flags with the same values, in the
 // same order.
-bool are_alike(const std::vector<Setting>& a, const std::vector<Setting>& b);
+bool same_settings(const std::vector<Setting>& a,
+                   const std::vector<Setting>& b);
 
 // A target on the sides that have it, with the settings that apply there.
 struct GatedTarget {
   std::string name;
-  std::string was_called;  // its name on the base side; "": the same
+  std::string renamed_from;  // its name on the base side; "": the same
   const Target* base = nullptr;
   const Target* head = nullptr;
   std::vector<Setting> base_settings;
@@ -38,18 +39,18 @@ struct GatedTarget {
   CollectiveCoverage collectives;
   std::vector<CategoryChange> categories;  // of memory
   std::vector<TimeChange> times;           // parts of a step
-  std::optional<JudgedTarget> judged;      // the head, else the base
-  std::optional<JudgedTarget> before;      // the base side, if the sides differ
+  std::optional<CheckedTarget> checked;    // the head, else the base
+  std::optional<CheckedTarget> before;     // the base side, if the sides differ
   // The head side checked with the base's request, if the head makes another
   // one, and those of its changes that count if they fail.
-  std::optional<JudgedTarget> as_before;
+  std::optional<CheckedTarget> as_before;
   std::vector<GateChange> changes_as_before;
   // Why a target that the base checked is no longer checked; "" if it still is.
   std::string gone;
   bool failed_to_run = false;
 
   const std::string& name_in_base() const {
-    return was_called.empty() ? name : was_called;
+    return renamed_from.empty() ? name : renamed_from;
   }
 };
 

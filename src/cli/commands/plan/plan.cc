@@ -92,14 +92,14 @@ std::vector<PlanFlag> all_flags(const Options& options,
 // Returns the same axes on few devices, without pipeline stages, which a
 // simulated run does not support.
 PlanPoint shrunk(PlanPoint point) {
-  constexpr int64_t kMostDevices = 32;
+  constexpr int64_t kMaxSimulatedDevices = 32;
   point.of(PlanAxis::Stages) = 1;
   const auto devices = [&] {
     int64_t product = 1;
     for (const int64_t size : point.sizes) product *= size;
     return product;
   };
-  while (devices() > kMostDevices) {
+  while (devices() > kMaxSimulatedDevices) {
     int64_t& longest = *std::ranges::max_element(point.sizes);
     int64_t factor = 2;
     while (longest % factor != 0) ++factor;

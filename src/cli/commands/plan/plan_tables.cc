@@ -257,7 +257,7 @@ void add_rejected(const PlanAnswer& answer, Report& report) {
     all.insert(all.begin(), others);
   };
   add(answer.worse, "cannot beat the plan");
-  add(answer.left_alone, "not examined: the search ended");
+  add(answer.skipped, "not examined: the search ended");
   std::vector<Row> rows;
   for (const RejectedPlans& each : all) {
     rows.push_back({Prose{reason_of(each)}, Count{each.count},

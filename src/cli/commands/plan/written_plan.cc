@@ -144,7 +144,7 @@ void add_given_flags(const Options& options, std::vector<PlanFlag>& flags) {
     const Flag& flag = *find_flag(name);
     const bool counts =
         (flag.group == "Inputs" || flag.group == "Memory") &&
-        is_taken_by(flag, "analyze") && !has_word(kAnswered, name) &&
+        is_accepted_by(flag, "analyze") && !has_word(kAnswered, name) &&
         std::ranges::none_of(
             own, [&](const PlanFlag& each) { return each.name == name; });
     if (counts) flags.push_back({std::string(name), given.value});

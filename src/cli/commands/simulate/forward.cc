@@ -49,7 +49,7 @@ Numbers sent_numbers(const Manifest& manifest) {
   return {Storage::BF16, "bf16"};
 }
 
-ForwardPass pass_of(const JudgedTarget& target) {
+ForwardPass pass_of(const CheckedTarget& target) {
   const Session& session = *target.session;
   const MemoryRequest& memory = target.options.memory;
   const Mode mode = target.options.planning.mode;
@@ -63,7 +63,7 @@ ForwardPass pass_of(const JudgedTarget& target) {
 
 // Returns the forward pass of one side, not yet partitioned; empty if none is
 // known.
-std::optional<ForwardGraphs> side_model(const JudgedTarget& target) {
+std::optional<ForwardGraphs> side_model(const CheckedTarget& target) {
   const Model& model = target.session->model;
   if (model.forward() == nullptr) return std::nullopt;
   return forward_graphs(model.manifest, *model.forward(), pass_of(target));
@@ -93,7 +93,7 @@ bool is_same_architecture(const Architecture* a, const Architecture* b) {
 }
 
 // Returns whether both sides have the same model, run on the same tokens.
-bool is_same_model(const JudgedTarget& before, const JudgedTarget& after) {
+bool is_same_model(const CheckedTarget& before, const CheckedTarget& after) {
   const Manifest& a = before.session->model.manifest;
   const Manifest& b = after.session->model.manifest;
   if (a.config_unread || b.config_unread || a.size() != b.size() ||
@@ -133,7 +133,7 @@ bool are_values_placed_alike(const RuleSet& a, const RuleSet& b) {
 // Returns whether everything is placed in the same way on both sides.
 //
 // REQUIRES: the model is the same.
-bool is_placed_alike(const JudgedTarget& before, const JudgedTarget& after) {
+bool is_placed_alike(const CheckedTarget& before, const CheckedTarget& after) {
   const Session& a = *before.session;
   const Session& b = *after.session;
   const PlanRequest& was = before.options.planning;
@@ -185,7 +185,7 @@ std::string doubt_in(const Diagnostics& diags) {
 }
 
 // `side` may be that of the other side if the model is the same.
-SideAnswer answer_of(const JudgedTarget& target,
+SideAnswer answer_of(const CheckedTarget& target,
                      std::optional<ForwardGraphs>& side) {
   SideAnswer answer;
   if (!side) {
@@ -214,8 +214,8 @@ SideAnswer answer_of(const JudgedTarget& target,
 
 }  // namespace
 
-ComparedCollectives compare_collectives(const JudgedTarget& before,
-                                        const JudgedTarget& after) {
+ComparedCollectives compare_collectives(const CheckedTarget& before,
+                                        const CheckedTarget& after) {
   const bool is_same = is_same_model(before, after);
   if (is_same && is_placed_alike(before, after)) {
     return {{CollectiveCoverage::How::Same, "", ""}, {}};

@@ -20,7 +20,7 @@ struct ComparedCollectives {
 // The tokens are those of the target's batch and sequence length; decoding
 // reads one token per sequence. Sizes that the target does not set are the
 // defaults of `simulate`. Activations have the dtype of most weights.
-ComparedCollectives compare_collectives(const JudgedTarget& before,
-                                        const JudgedTarget& after);
+ComparedCollectives compare_collectives(const CheckedTarget& before,
+                                        const CheckedTarget& after);
 
 }  // namespace shardplan::cli

@@ -18,16 +18,16 @@ namespace shardplan::cli {
 namespace {
 
 // Names that a message lists; the others are only counted.
-constexpr size_t kMostNames = 8;
+constexpr size_t kMaxNames = 8;
 
 std::string list_text(const std::vector<std::string>& names) {
   std::string text;
-  for (size_t i = 0; i < names.size() && i < kMostNames; ++i) {
+  for (size_t i = 0; i < names.size() && i < kMaxNames; ++i) {
     text += (i > 0 ? ", " : "") + in_backticks(names[i]);
   }
-  if (names.size() <= kMostNames) return text;
+  if (names.size() <= kMaxNames) return text;
   return text + " and " +
-         count_text(static_cast<int64_t>(names.size() - kMostNames)) + " more";
+         count_text(static_cast<int64_t>(names.size() - kMaxNames)) + " more";
 }
 
 std::vector<std::string> tensor_names(const Manifest& manifest) {
@@ -130,8 +130,10 @@ std::optional<size_t> tensor_of(const ExpectedOutputs& file,
 
 class GivenReader {
  public:
-  GivenReader(Context& context, const Graph& graph, std::string apart)
-      : context_(context), graph_(graph), apart_(std::move(apart)) {
+  GivenReader(Context& context, const Graph& graph, std::string given_elsewhere)
+      : context_(context),
+        graph_(graph),
+        given_elsewhere_(std::move(given_elsewhere)) {
     for (const ValueId v : graph.values.ids()) {
       const Value& value = graph.values[v];
       if (value.kind != Value::Kind::Input) continue;
@@ -148,7 +150,7 @@ class GivenReader {
     if (is_given(value)) {
       return refuse("--input gives " + in_backticks(asked.name) + " twice");
     }
-    if (asked.name == apart_) return given_twice(value);
+    if (asked.name == given_elsewhere_) return given_twice(value);
     const auto file = read_expected(asked.path, context_.host, context_.diags);
     if (!file) return false;
     const auto tensor = tensor_of(*file, asked.name, context_.diags);
@@ -196,7 +198,7 @@ class GivenReader {
   bool read_recording(const ExpectedOutputs& recording) {
     bool fine = true;
     for (const ValueId input : inputs_) {
-      if (is_given(input) || of(input).name == apart_) continue;
+      if (is_given(input) || of(input).name == given_elsewhere_) continue;
       for (size_t i = 0; i < recording.manifest.size(); ++i) {
         if (recording.manifest.name(i) != of(input).name) continue;
         fine = add(input, recording, i) && fine;
@@ -313,7 +315,7 @@ class GivenReader {
 
   Context& context_;
   const Graph& graph_;
-  std::string apart_;
+  std::string given_elsewhere_;
   std::vector<ValueId> inputs_;
   std::vector<std::string> input_names_;
   std::vector<GivenInput> given_;
@@ -362,9 +364,9 @@ std::optional<InputShapes> given_shapes(Context& context,
 
 std::optional<std::vector<GivenInput>> read_given_inputs(
     Context& context, const Graph& graph, const InputIds& ids,
-    const ExpectedOutputs* expected, const std::string& apart) {
+    const ExpectedOutputs* expected, const std::string& given_elsewhere) {
   const SimulateRequest& flags = context.options.simulate;
-  GivenReader reader(context, graph, apart);
+  GivenReader reader(context, graph, given_elsewhere);
   bool fine = true;
   for (const InputFile& each : flags.inputs) {
     fine = reader.read_flag(each) && fine;

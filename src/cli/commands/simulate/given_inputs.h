@@ -53,11 +53,11 @@ std::optional<InputShapes> given_shapes(Context& context,
 // the recording's tensor of the same name. Returns empty, with the reason
 // reported (SP010, or the error of a file that cannot be read), if there is no
 // such input, its tensor is not in the file, has another shape or dtype, or
-// contains integers beyond the limit. `expected` may be null. `apart` names the
-// input that is given in another way, or is "".
+// contains integers beyond the limit. `expected` may be null. `given_elsewhere`
+// names the input that is given in another way, or is "".
 std::optional<std::vector<GivenInput>> read_given_inputs(
     Context& context, const Graph& graph, const InputIds& ids,
-    const ExpectedOutputs* expected, const std::string& apart = "");
+    const ExpectedOutputs* expected, const std::string& given_elsewhere = "");
 
 // Returns whether outputs can be compared with recorded ones, which requires
 // that neither parameters nor inputs are drawn. Otherwise reports what is drawn

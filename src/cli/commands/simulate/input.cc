@@ -526,7 +526,7 @@ std::optional<SimulateInput> read_simulation(Context& context) {
   const Storage storage = flags.storage.value_or(Storage::F32);
   const Algorithm* algorithm =
       flags.algorithm ? find_algorithm(*flags.algorithm) : nullptr;
-  const PartitionOptions how{flags.overlap, algorithm, placed->as_hooked};
+  const PartitionOptions how{flags.overlap, algorithm, placed->hook_layouts};
   return SimulateInput{std::move(given->session),
                        std::move(given->run),
                        *std::move(graph),

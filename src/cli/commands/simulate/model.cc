@@ -166,7 +166,7 @@ std::optional<ForwardPass> forward_pass(const Options& options,
     pass.length = flags.length.value_or(kDefaultLength);
   }
   const ForwardPass asked = pass;
-  take_pass_sizes(architecture, given, pass);
+  set_pass_sizes(architecture, given, pass);
   if (flags.batch &&
       (pass.batch != asked.batch || pass.length != asked.length)) {
     return diags.error(Code::Usage, {}, "--tokens and the input ids disagree")

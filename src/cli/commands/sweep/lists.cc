@@ -190,7 +190,7 @@ std::optional<std::vector<ListedView>> listed_views(const PlanRequest& planning,
     for (std::string& spelling : spellings) {
       auto choice =
           std::make_shared<SourceFile>(given->name(), std::move(spelling));
-      diags.keep(choice);
+      diags.add_source(choice);
       const auto parsed = parse_view_text(*choice, diags);
       if (!parsed) return std::nullopt;
       auto view = std::ranges::find(views, parsed->name, &ListedView::name);

@@ -291,7 +291,7 @@ bool take(Swept swept, Sweep& sweep, Diagnostics& diags) {
 bool sweep_all(Context& context, const std::vector<Mesh>& meshes,
                Sweep& sweep) {
   const auto count = static_cast<int64_t>(meshes.size());
-  Pieces pieces(context.progress, "mesh", meshes.size());
+  WorkProgress work(context.progress, "mesh", meshes.size());
   std::mutex mutex;
   std::vector<std::optional<Swept>> swept(meshes.size());
   // Meshes after the first one that ends the run are skipped.
@@ -301,7 +301,7 @@ bool sweep_all(Context& context, const std::vector<Mesh>& meshes,
     const int64_t i = next++;
     if (i >= end) return false;
     const Mesh& mesh = meshes[static_cast<size_t>(i)];
-    pieces.begin(mesh_text(mesh) + views_text(mesh));
+    work.begin(mesh_text(mesh) + views_text(mesh));
     Swept one = sweep_mesh(mesh, sweep, evaluator, of_all);
     if (one.stopped) {
       const std::lock_guard lock(mutex);
@@ -321,7 +321,7 @@ bool sweep_all(Context& context, const std::vector<Mesh>& meshes,
   const int64_t shares =
       std::max<int64_t>(std::min<int64_t>(threads, count - next), 0);
   parallel_for(shares, threads, [&](int64_t) {
-    Evaluator evaluator = first.beside();
+    Evaluator evaluator = first.for_thread();
     while (sweep_next(evaluator, nullptr)) {
     }
   });
@@ -405,7 +405,7 @@ std::optional<Sweep> run(Context& context) {
   if (!viewed) return std::nullopt;
   const std::vector<Mesh>& meshes = viewed->meshes;
   // All meshes have views of the same names.
-  settle_views(inputs->rules, meshes.front());
+  mark_inactive_views(inputs->rules, meshes.front());
   auto kept = std::make_unique<const Inputs>(*std::move(inputs));
   const Model& model = kept->model;
   auto found =
@@ -597,10 +597,10 @@ Exit run_sweep(Context& context) {
   if (!sweep) return Exit::CouldNotRun;
   const auto fitting =
       std::count_if(sweep->points.begin(), sweep->points.end(),
-                    [](const SweepPoint& point) { return point.is_sure(); });
-  const auto perhaps = std::count_if(
-      sweep->points.begin(), sweep->points.end(),
-      [](const SweepPoint& point) { return point.is_possible(); });
+                    [](const SweepPoint& point) { return point.will_fit(); });
+  const auto perhaps =
+      std::count_if(sweep->points.begin(), sweep->points.end(),
+                    [](const SweepPoint& point) { return point.may_fit(); });
   const bool limited = sweep->candidates.front().device->limit.has_value();
   Report report;
   report.command = "sweep";
@@ -653,7 +653,7 @@ Exit run_sweep(Context& context) {
   // Without a limit every point fits unless it is refused.
   const bool any = std::any_of(sweep->points.begin(), sweep->points.end(),
                                [](const SweepPoint& point) {
-                                 return point.is_sure() || point.is_possible();
+                                 return point.will_fit() || point.may_fit();
                                });
   return exit == Exit::Fine && !any ? Exit::Findings : exit;
 }

@@ -19,7 +19,7 @@ namespace {
 constexpr std::string_view kCounting = "check analyze sweep plan diff";
 // Settings that `plan` finds by search, so it does not accept them.
 constexpr std::string_view kDecided = "check analyze sweep diff";
-constexpr int64_t kMostTiles = 1'000'000;
+constexpr int64_t kMaxTiles = 1'000'000;
 
 std::vector<std::string> attention_names() { return {"flash", "scores"}; }
 std::vector<std::string> framework_names() { return all_names(frameworks()); }
@@ -263,7 +263,7 @@ const std::vector<Flag>& workload_flags() {
        [](auto& s, auto& o, auto& d) {
          o.workload.given = true;
          o.workload.step.segments.loss_tiles =
-             integer_of(s, 1, kMostTiles, d).value_or(1);
+             integer_of(s, 1, kMaxTiles, d).value_or(1);
        }},
       {"measured", Takes::Text, "step=S,peak=SIZE", "Memory",
        "measured step time in seconds and peak allocation, to compare with the "

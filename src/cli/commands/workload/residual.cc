@@ -121,7 +121,7 @@ std::string compared_text(Quantity of, const Residual& residual) {
 // Returns up to three parts, each of which could alone explain the difference
 // within its range, the largest first.
 std::string likely_text(const Residual& residual) {
-  constexpr size_t kMostNamed = 3;
+  constexpr size_t kMaxNamed = 3;
   std::vector<const ResidualPart*> parts;
   for (const ResidualPart& part : residual.parts) {
     if (part.alone_is_in_range && part.share) parts.push_back(&part);
@@ -132,7 +132,7 @@ std::string likely_text(const Residual& residual) {
   std::ranges::stable_sort(parts, [](const auto* a, const auto* b) {
     return std::abs(*a->share) > std::abs(*b->share);
   });
-  if (parts.size() > kMostNamed) parts.resize(kMostNamed);
+  if (parts.size() > kMaxNamed) parts.resize(kMaxNamed);
   return "it is explained by " +
          joined_of(parts, ", or by ", [](const ResidualPart* part) {
            return part->title + " at " + times_text(*part->alone) +

@@ -338,7 +338,7 @@ std::vector<std::pair<std::string, Cell>> step_summary(
 // Returns "in host memory, per device: 11.2 GiB; per host with 8 devices: 89.8
 // GiB".
 std::string host_text(const StepAnswer& answer) {
-  const std::array<int64_t, kKeepings>& host = answer.bracket.host;
+  const std::array<int64_t, kSavingModes>& host = answer.bracket.host;
   const bool known = host[0] == host[2];
   std::string text =
       "in host memory, per device: " +

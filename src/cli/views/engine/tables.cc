@@ -19,8 +19,8 @@ std::string share_text(const Serving& serving) {
                      of_total ? "" : ", less what is used before");
 }
 
-// In the order of Taken.
-constexpr std::array<std::string_view, 3> kTakenText = {
+// In the order of MemoryPart.
+constexpr std::array<std::string_view, 3> kMemoryPartText = {
     "", ", outside the share", ", before"};
 
 // One row of the memory table.
@@ -69,12 +69,13 @@ std::vector<MemoryRow> memory_rows_of(const Serving& serving) {
   }
   const int64_t total = stage.weights.total;
   rows.push_back({"weights", "total", "weights", {total, total, total}, ""});
-  for (const Taken taken : {Taken::InShare, Taken::Rest, Taken::Before}) {
+  for (const MemoryPart part :
+       {MemoryPart::InShare, MemoryPart::Rest, MemoryPart::Before}) {
     for (const Overhead& row : serving.overheads) {
-      if (row.taken != taken) continue;
+      if (row.part != part) continue;
       rows.push_back(
-          {row.name, std::string(taken_name(taken)),
-           row.title + std::string(kTakenText[static_cast<size_t>(taken)]),
+          {row.name, std::string(memory_part_name(part)),
+           row.title + std::string(kMemoryPartText[static_cast<size_t>(part)]),
            row.bytes, row.source});
     }
   }

@@ -36,7 +36,7 @@ TEST_CASE("input ids that are none are refused, with their place") {
   struct Row {
     std::string written;
     std::string file;
-    std::string told;
+    std::string message;
   };
   for (const Row& row : std::vector<Row>{
            {"1,,3", "", "SP010 `` in --input-ids is not a token"},
@@ -54,7 +54,7 @@ TEST_CASE("input ids that are none are refused, with their place") {
     CAPTURE(row.file);
     Diagnostics diags;
     CHECK(read(row.written, diags, row.file).empty());
-    CHECK(testing::messages(diags) == row.told);
+    CHECK(testing::messages(diags) == row.message);
   }
   Diagnostics diags;
   CHECK(read("missing.json", diags).empty());

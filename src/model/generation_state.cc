@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "model/kept_state.h"
+#include "model/generation_state.h"
 
 #include <algorithm>
 #include <functional>
@@ -16,30 +16,30 @@ namespace shardplan {
 namespace {
 
 // Steps visited for layers that differ from one another.
-constexpr int64_t kMaxKeptSteps = 1'000'000;
+constexpr int64_t kMaxStateSteps = 1'000'000;
 
 // Returns whether steps declare `keeps: nothing` for every config, in which
 // case their other declarations are ignored: vision towers, layers that predict
 // further tokens.
-bool keeps_nothing(const std::vector<KeptStep>& kept) {
-  return std::ranges::any_of(kept, [](const KeptStep& one) {
-    return one.kind == KeptStep::Kind::Nothing && !one.when;
+bool declares_no_state(const std::vector<StateStep>& state_steps) {
+  return std::ranges::any_of(state_steps, [](const StateStep& one) {
+    return one.kind == StateStep::Kind::Nothing && !one.when;
   });
 }
 
 // Visits the steps that declare state, in `steps` and in the blocks and parts
 // they use; each block once.
-class KeptSearch {
+class StateSearch {
  public:
-  using Visit = std::function<void(const KeptStep&)>;
+  using Visit = std::function<void(const StateStep&)>;
 
-  explicit KeptSearch(Visit visit) : visit_(std::move(visit)) {}
+  explicit StateSearch(Visit visit) : visit_(std::move(visit)) {}
 
   void steps(const Architecture& all, const std::vector<ModuleStep>& list,
-             const std::vector<KeptStep>& kept) {
-    if (keeps_nothing(kept)) return;
+             const std::vector<StateStep>& state_steps) {
+    if (declares_no_state(state_steps)) return;
     if (depth_ > kMaxBlockDepth) return;  // rejected when used
-    for (const KeptStep& one : kept) visit_(one);
+    for (const StateStep& one : state_steps) visit_(one);
     for (const ModuleStep& one : list) {
       if (one.kind == ModuleStep::Kind::Block) block(all, one.what);
       if (const ConfigSection* const section =
@@ -48,9 +48,9 @@ class KeptSearch {
         block(*section->architecture, one.part);
         for (const auto& other : section->others) block(*other, one.part);
       }
-      steps(all, one.steps, one.kept);
+      steps(all, one.steps, one.state_steps);
       for (const ModuleCase& each : one.cases) {
-        steps(all, each.steps, each.kept);
+        steps(all, each.steps, each.state_steps);
       }
     }
   }
@@ -63,7 +63,7 @@ class KeptSearch {
     if (seen != seen_.end()) return;
     seen_.push_back(&found->second);
     ++depth_;
-    steps(all, found->second.steps, found->second.kept);
+    steps(all, found->second.steps, found->second.state_steps);
     --depth_;
   }
 
@@ -75,7 +75,7 @@ class KeptSearch {
 // Returns a key that distinguishes the states of layers.
 std::string state_key(const LayerState& state) {
   std::string key = state.known ? "" : "?";
-  for (const KeptTensor& each : state.kept) {
+  for (const CachedTensor& each : state.cached) {
     for (const std::string* text : {&each.name, &each.label, &each.module}) {
       key += std::to_string(text->size()) + ":" + *text;
     }
@@ -89,14 +89,15 @@ std::string state_key(const LayerState& state) {
   return key;
 }
 
-class KeptWalk {
+class StateWalk {
  public:
-  KeptWalk(const std::vector<int64_t>& windows, DType dtype)
+  StateWalk(const std::vector<int64_t>& windows, DType dtype)
       : windows_(windows), dtype_(dtype) {}
 
   std::optional<LayerStates> run(ConfigValues& values,
                                  const ArchitectureClass& model_class) {
-    if (!steps(model_class.steps, model_class.kept, {&values, false, {}}, "")) {
+    if (!steps(model_class.steps, model_class.state_steps, {&values, false, {}},
+               "")) {
       return std::nullopt;
     }
     return std::move(state_);
@@ -111,18 +112,18 @@ class KeptWalk {
   };
 
   bool steps(const std::vector<ModuleStep>& list,
-             const std::vector<KeptStep>& kept, const ValueScope& scope,
+             const std::vector<StateStep>& state_steps, const ValueScope& scope,
              const std::string& prefix) {
     // A part beside the layers, including the parts that it repeats.
-    if (layer_ == nullptr && keeps_nothing(kept)) return true;
-    for (const KeptStep& one : kept) {
-      if (++steps_ > kMaxKeptSteps) return false;
+    if (layer_ == nullptr && declares_no_state(state_steps)) return true;
+    for (const StateStep& one : state_steps) {
+      if (++steps_ > kMaxStateSteps) return false;
       const auto used = scope.flag(one.when);
-      if (!used || (*used && !keep(one, scope, prefix))) return false;
+      if (!used || (*used && !add_state(one, scope, prefix))) return false;
     }
     for (const ModuleStep& one : list) {
-      if (!says(one, scope.values->architecture())) continue;
-      if (++steps_ > kMaxKeptSteps) return false;
+      if (!may_declare(one, scope.values->architecture())) continue;
+      if (++steps_ > kMaxStateSteps) return false;
       const auto used = scope.flag(one.when);
       if (!used || (*used && !step(one, scope, prefix))) return false;
     }
@@ -130,7 +131,7 @@ class KeptWalk {
   }
 
   // Returns whether the step may contain a declaration of state.
-  bool says(const ModuleStep& one, const Architecture& all) {
+  bool may_declare(const ModuleStep& one, const Architecture& all) {
     switch (one.kind) {
       case ModuleStep::Kind::Section:
         return true;  // the config may choose the part
@@ -141,29 +142,32 @@ class KeptWalk {
       default:
         return false;
     }
-    const auto [known, is_new] = says_.try_emplace(&one, false);
+    const auto [known, is_new] = may_declare_.try_emplace(&one, false);
     if (!is_new) return known->second;
-    if (says_depth_ > kMaxBlockDepth) return true;  // the walk then fails
+    if (search_depth_ > kMaxBlockDepth) return true;  // the walk then fails
     bool good = false;
     if (one.kind == ModuleStep::Kind::Block) {
       const auto found = all.blocks.find(one.what);
-      ++says_depth_;
-      good = found != all.blocks.end() &&
-             says_any(found->second.steps, found->second.kept, all);
-      --says_depth_;
+      ++search_depth_;
+      good =
+          found != all.blocks.end() &&
+          any_may_declare(found->second.steps, found->second.state_steps, all);
+      --search_depth_;
     } else {
-      good = says_any(one.steps, one.kept, all);
+      good = any_may_declare(one.steps, one.state_steps, all);
       for (const ModuleCase& each : one.cases) {
-        good = says_any(each.steps, each.kept, all) || good;
+        good = any_may_declare(each.steps, each.state_steps, all) || good;
       }
     }
-    return says_[&one] = good;
+    return may_declare_[&one] = good;
   }
-  bool says_any(const std::vector<ModuleStep>& list,
-                const std::vector<KeptStep>& kept, const Architecture& all) {
-    return !kept.empty() ||
-           std::ranges::any_of(
-               list, [&](const ModuleStep& one) { return says(one, all); });
+  bool any_may_declare(const std::vector<ModuleStep>& list,
+                       const std::vector<StateStep>& state_steps,
+                       const Architecture& all) {
+    return !state_steps.empty() ||
+           std::ranges::any_of(list, [&](const ModuleStep& one) {
+             return may_declare(one, all);
+           });
   }
 
   bool step(const ModuleStep& one, const ValueScope& scope,
@@ -175,9 +179,9 @@ class KeptWalk {
         const auto inner =
             scope.within(block.takes, block.shared, one.arguments);
         if (!inner) return false;
-        const bool good =
-            ++depth_ <= kMaxBlockDepth && steps(block.steps, block.kept, *inner,
-                                                joined_name(prefix, one.name));
+        const bool good = ++depth_ <= kMaxBlockDepth &&
+                          steps(block.steps, block.state_steps, *inner,
+                                joined_name(prefix, one.name));
         --depth_;
         return good;
       }
@@ -187,9 +191,10 @@ class KeptWalk {
         return repeat(one, scope, prefix);
       case ModuleStep::Kind::Switch:
         for (const ModuleCase& each : one.cases) {
-          const auto taken = scope.flag(each.when);
-          if (!taken) return false;
-          if (*taken) return steps(each.steps, each.kept, scope, prefix);
+          const auto chosen = scope.flag(each.when);
+          if (!chosen) return false;
+          if (*chosen)
+            return steps(each.steps, each.state_steps, scope, prefix);
         }
         return true;
       default:
@@ -205,9 +210,9 @@ class KeptWalk {
     const auto found = all.blocks.find(one.part);
     if (found == all.blocks.end()) return false;
     const ModuleBlock& block = found->second;
-    if (!says_any(block.steps, block.kept, all)) return true;
+    if (!any_may_declare(block.steps, block.state_steps, all)) return true;
     const bool good = ++depth_ <= kMaxBlockDepth &&
-                      steps(block.steps, block.kept, {values, false, {}},
+                      steps(block.steps, block.state_steps, {values, false, {}},
                             joined_name(prefix, one.name));
     --depth_;
     return good;
@@ -216,8 +221,8 @@ class KeptWalk {
   // Collects the varying expressions that a layer's state depends on, except
   // those of its name.
   void collect(const std::vector<ModuleStep>& list,
-               const std::vector<KeptStep>& kept, const ValueScope& scope,
-               const std::string& index,
+               const std::vector<StateStep>& state_steps,
+               const ValueScope& scope, const std::string& index,
                std::vector<const Expression*>& found) {
     const auto add = [&](const Expression& expression) {
       if (scope.varies(expression, index)) found.push_back(&expression);
@@ -227,7 +232,7 @@ class KeptWalk {
       if (dim.per) add(*dim.per);
       for (const auto& [name, part] : dim.parts) self(self, part);
     };
-    for (const KeptStep& one : kept) {
+    for (const StateStep& one : state_steps) {
       for (const auto* each :
            {&one.when, &one.window, &one.every, &one.tokens}) {
         if (*each) add(**each);
@@ -235,15 +240,15 @@ class KeptWalk {
       for (const DimTree& dim : one.dims) add_dim(add_dim, dim);
     }
     for (const ModuleStep& one : list) {
-      if (!says(one, scope.values->architecture())) continue;
+      if (!may_declare(one, scope.values->architecture())) continue;
       for (const auto* each : {&one.when, &one.count, &one.start}) {
         if (*each) add(**each);
       }
       for (const auto& [name, expression] : one.arguments) add(expression);
-      collect(one.steps, one.kept, scope, index, found);
+      collect(one.steps, one.state_steps, scope, index, found);
       for (const ModuleCase& each : one.cases) {
         if (each.when) add(*each.when);
-        collect(each.steps, each.kept, scope, index, found);
+        collect(each.steps, each.state_steps, scope, index, found);
       }
     }
   }
@@ -251,13 +256,13 @@ class KeptWalk {
   // Visits repeated layers or, within a layer, its repeated parts.
   bool repeat(const ModuleStep& one, const ValueScope& scope,
               const std::string& prefix) {
-    if (layer_ == nullptr && keeps_nothing(one.kept)) return true;
+    if (layer_ == nullptr && declares_no_state(one.state_steps)) return true;
     const auto count = scope.integer(*one.count, 0, kMaxCount);
     const auto start =
         one.start ? scope.integer(*one.start, 0, kMaxCount) : int64_t{0};
     if (!count || !start) return false;
     std::vector<const Expression*> varying;
-    collect(one.steps, one.kept, scope, one.index, varying);
+    collect(one.steps, one.state_steps, scope, one.index, varying);
     ValueScope inner = scope;
     inner.own.emplace_back(one.index, ConfigValue());
     std::unordered_map<std::string, uint32_t> known;
@@ -266,7 +271,7 @@ class KeptWalk {
       const std::string name =
           joined_name(prefix, numbered_name(one.name, one.index, i));
       if (layer_ != nullptr) {
-        if (!steps(one.steps, one.kept, inner, name)) return false;
+        if (!steps(one.steps, one.state_steps, inner, name)) return false;
         continue;
       }
       std::string key = std::to_string(window(i)) + ";";
@@ -275,7 +280,7 @@ class KeptWalk {
       if (is_new) {
         Layer layer{i, false, {}};
         layer_ = &layer;
-        const bool good = steps(one.steps, one.kept, inner, name);
+        const bool good = steps(one.steps, one.state_steps, inner, name);
         layer_ = nullptr;
         if (!good) return false;
         finish(layer);
@@ -291,7 +296,7 @@ class KeptWalk {
   static void finish(Layer& layer) {
     if (layer.nothing) {
       layer.state = {true, {}};
-    } else if (layer.state.kept.empty() || !layer.state.known) {
+    } else if (layer.state.cached.empty() || !layer.state.known) {
       layer.state = {false, {}};
     }
   }
@@ -310,21 +315,21 @@ class KeptWalk {
                                         : kUnknownWindow;
   }
 
-  bool keep(const KeptStep& one, const ValueScope& scope,
-            const std::string& prefix) {
+  bool add_state(const StateStep& one, const ValueScope& scope,
+                 const std::string& prefix) {
     if (layer_ == nullptr) return false;  // the step is outside any layer
-    if (one.kind == KeptStep::Kind::Nothing) {
+    if (one.kind == StateStep::Kind::Nothing) {
       layer_->nothing = true;
       return true;
     }
-    KeptTensor tensor;
+    CachedTensor tensor;
     tensor.name = one.name;
     tensor.module = folded_name(prefix);
-    if (one.kind == KeptStep::Kind::State) {
-      return keep_state(one, scope, std::move(tensor));
+    if (one.kind == StateStep::Kind::State) {
+      return add_sequence_state(one, scope, std::move(tensor));
     }
     if (one.source) {
-      tensor.per = KeptTensor::Per::Source;
+      tensor.per = CachedTensor::Per::Source;
       if (one.tokens) {
         const auto tokens = scope.integer(*one.tokens, 1, kMaxDim);
         if (!tokens) return false;
@@ -352,16 +357,16 @@ class KeptWalk {
     return put(std::move(tensor));
   }
 
-  bool put(KeptTensor tensor) {
-    layer_->state.kept.push_back(std::move(tensor));
-    return layer_->state.kept.size() <= kMaxKept;
+  bool put(CachedTensor tensor) {
+    layer_->state.cached.push_back(std::move(tensor));
+    return layer_->state.cached.size() <= kMaxCachedTensors;
   }
 
   // Adds one tensor per part of the first dimension, since the parts are
   // sharded separately: channels and groups of a convolution.
-  bool keep_state(const KeptStep& one, const ValueScope& scope,
-                  KeptTensor tensor) {
-    tensor.per = KeptTensor::Per::Sequence;
+  bool add_sequence_state(const StateStep& one, const ValueScope& scope,
+                          CachedTensor tensor) {
+    tensor.per = CachedTensor::Per::Sequence;
     tensor.dtype = one.dtype.value_or(dtype_);
     int64_t rest = 1;
     for (size_t i = 1; i < one.dims.size(); ++i) {
@@ -396,40 +401,39 @@ class KeptWalk {
   DType dtype_;
   LayerStates state_;
   std::map<std::string, uint32_t> numbers_;
-  std::unordered_map<const ModuleStep*, bool> says_;
+  std::unordered_map<const ModuleStep*, bool> may_declare_;
   Layer* layer_ = nullptr;
   int64_t steps_ = 0;
   int depth_ = 0;
-  int says_depth_ = 0;
+  int search_depth_ = 0;
 };
 
 }  // namespace
 
-bool says_what_is_kept(const Architecture& architecture,
-                       const ArchitectureClass& model_class) {
-  bool says = false;
-  KeptSearch([&](const KeptStep&) {
-    says = true;
-  }).steps(architecture, model_class.steps, model_class.kept);
-  return says;
+bool declares_state(const Architecture& architecture,
+                    const ArchitectureClass& model_class) {
+  bool declares = false;
+  StateSearch([&](const StateStep&) {
+    declares = true;
+  }).steps(architecture, model_class.steps, model_class.state_steps);
+  return declares;
 }
 
-std::vector<std::string> kept_names(const Architecture& architecture,
-                                    const ArchitectureClass& model_class) {
+std::vector<std::string> state_names(const Architecture& architecture,
+                                     const ArchitectureClass& model_class) {
   std::vector<std::string> names;
-  KeptSearch([&](const KeptStep& step) {
-    if (step.kind != KeptStep::Kind::Nothing && !contains(names, step.name)) {
+  StateSearch([&](const StateStep& step) {
+    if (step.kind != StateStep::Kind::Nothing && !contains(names, step.name)) {
       names.push_back(step.name);
     }
-  }).steps(architecture, model_class.steps, model_class.kept);
+  }).steps(architecture, model_class.steps, model_class.state_steps);
   return names;
 }
 
-std::optional<LayerStates> kept_state(ConfigValues& values,
-                                      const ArchitectureClass& model_class,
-                                      const std::vector<int64_t>& windows,
-                                      DType dtype) {
-  return KeptWalk(windows, dtype).run(values, model_class);
+std::optional<LayerStates> generation_state(
+    ConfigValues& values, const ArchitectureClass& model_class,
+    const std::vector<int64_t>& windows, DType dtype) {
+  return StateWalk(windows, dtype).run(values, model_class);
 }
 
 }  // namespace shardplan

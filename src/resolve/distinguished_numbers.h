@@ -25,23 +25,24 @@
 
 namespace shardplan {
 
-// A number of up to kMostToldDigits digits as one integer that preserves
-// leading zeros: "07" is 107. No pattern that is proved here distinguishes
-// longer ones.
-inline constexpr size_t kMostToldDigits = 5;
+// A number of up to kMaxDistinguishedDigits digits as one integer that
+// preserves leading zeros: "07" is 107. No pattern that is proved here
+// distinguishes longer ones.
+inline constexpr size_t kMaxDistinguishedDigits = 5;
 uint32_t number_code(std::string_view digits);  // 0: too long
 
-struct ToldNumbers {
+struct DistinguishedNumbers {
   // The codes of the distinguished numbers, keyed by the text before the number
   // in the pattern, which may be empty. kNameBegin stands for the beginning of
   // a name.
-  std::map<std::string, std::vector<uint32_t>> behind;
+  std::map<std::string, std::vector<uint32_t>> after_text;
 };
 inline constexpr char kNameBegin = '\0';
 
 // Adds the numbers that a pattern distinguishes. `re2` is a pattern in RE2's
 // syntax for names of printable ASCII (python_regex.h). Returns false if
 // nothing is proved.
-bool add_told_numbers(std::string_view re2, ToldNumbers& told);
+bool add_distinguished_numbers(std::string_view re2,
+                               DistinguishedNumbers& distinguished);
 
 }  // namespace shardplan

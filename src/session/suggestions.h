@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ways out: changes that make a training step, the state alone, or an engine
-// fit into memory. ways_out.cc lists them; each is judged as a candidate.
+// Suggestions: changes that make a training step, the state alone, or an engine
+// fit into memory. suggestions.cc lists them; each is judged as a candidate.
 //
 // The kinds of change are parts of the loss, micro-batches, recompute, offload,
 // ZeRO, axes of as many devices, and more devices. For each kind, the smallest
@@ -19,7 +19,7 @@
 
 namespace shardplan {
 
-struct WaysOutInput {
+struct SuggestionsInput {
   const PlanRequest& planning;
   const Session& session;
   const Asked& asked;
@@ -29,7 +29,7 @@ struct WaysOutInput {
 // Returns the changes that were tried on a training step. REQUIRES: a limit,
 // and a training step. Tries other meshes if the request looks for fixes.
 // `bracket` is the request's.
-std::vector<TriedChange> tried_steps(const WaysOutInput& in,
+std::vector<TriedChange> tried_steps(const SuggestionsInput& in,
                                      const MemoryBracket& bracket, Host& host);
 
 // Returns changes to the training state: first those that make it fit, in list
@@ -38,13 +38,13 @@ std::vector<TriedChange> tried_states(PlanJudge& judge, const Budget& budget);
 
 // Adds, to the SP301 finding about the state alone, the meshes on which it fits
 // or comes closest. Does nothing if there is no such finding.
-void add_meshes(const WaysOutInput& in, const Budget& budget, Host& host,
+void add_meshes(const SuggestionsInput& in, const Budget& budget, Host& host,
                 Diagnostics& diags);
 
 // Returns, for every kind of change, the smallest that starts and holds the
 // requested sequences, else the best. REQUIRES: an engine is judged; `asked` is
 // its answer.
-std::vector<TriedServing> tried_servings(const WaysOutInput& in,
+std::vector<TriedServing> tried_servings(const SuggestionsInput& in,
                                          const Serving& asked);
 
 }  // namespace shardplan

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "resolve/told_numbers.h"
+#include "resolve/distinguished_numbers.h"
 
 #include <set>
 #include <string>
@@ -18,10 +18,12 @@ namespace {
 
 using Codes = std::vector<uint32_t>;
 
-bool told_by(const std::string& pattern, ToldNumbers& told) {
+bool distinguishes(const std::string& pattern,
+                   DistinguishedNumbers& distinguished) {
   const auto translated = translate_pattern(pattern, true);
   return std::holds_alternative<TranslatedPattern>(translated) &&
-         add_told_numbers(std::get<TranslatedPattern>(translated).re2, told);
+         add_distinguished_numbers(std::get<TranslatedPattern>(translated).re2,
+                                   distinguished);
 }
 
 TEST_CASE("patterns that take any number tell none") {
@@ -31,16 +33,16 @@ TEST_CASE("patterns that take any number tell none") {
         R"(^model\.(\w+\.)*bias$)", "conv1d", "", "a*", R"(\d)",
         R"(layers\.\d+?\.w)", R"((?:\.[^.]+)?$)"}) {
     CAPTURE(pattern);
-    ToldNumbers told;
-    CHECK(told_by(pattern, told));
-    CHECK(told.behind.empty());
+    DistinguishedNumbers distinguished;
+    CHECK(distinguishes(pattern, distinguished));
+    CHECK(distinguished.after_text.empty());
   }
 }
 
 TEST_CASE("numbers that a pattern has as they are written are told") {
   struct Case {
     std::string pattern;
-    std::string behind;
+    std::string text_before;
     Codes codes;
   };
   const Case kCases[] = {
@@ -55,11 +57,11 @@ TEST_CASE("numbers that a pattern has as they are written are told") {
   };
   for (const Case& c : kCases) {
     CAPTURE(c.pattern);
-    ToldNumbers told;
-    CHECK(told_by(c.pattern, told));
-    REQUIRE(told.behind.size() == 1);
-    CHECK(told.behind.begin()->first == c.behind);
-    CHECK(told.behind.begin()->second == c.codes);
+    DistinguishedNumbers distinguished;
+    CHECK(distinguishes(c.pattern, distinguished));
+    REQUIRE(distinguished.after_text.size() == 1);
+    CHECK(distinguished.after_text.begin()->first == c.text_before);
+    CHECK(distinguished.after_text.begin()->second == c.codes);
   }
 }
 
@@ -70,17 +72,18 @@ TEST_CASE("what is not proved is refused") {
         R"(\.1\d*\.)", "[^/]+\\d+$", R"(w(\.\d\d)*$)", R"(x{300})",
         R"(\.[0-8]+\.)"}) {
     CAPTURE(pattern);
-    ToldNumbers told;
-    CHECK_FALSE(told_by(pattern, told));
+    DistinguishedNumbers distinguished;
+    CHECK_FALSE(distinguishes(pattern, distinguished));
   }
-  ToldNumbers told;
+  DistinguishedNumbers distinguished;
   const std::string deep(1000, '(');
-  CHECK_FALSE(add_told_numbers(deep + "a" + std::string(1000, ')'), told));
+  CHECK_FALSE(add_distinguished_numbers(deep + "a" + std::string(1000, ')'),
+                                        distinguished));
   for (const std::string broken :
        {"(", ")", "[", "[a", "*", "a{", "a{1", "a**", "\\", "\\x{", "\\x{zz}",
         "[\\p{L}]", "[[:alpha:]]", "(?i)a", "a{1001}", "\xC3\xA9"}) {
     CAPTURE(broken);
-    CHECK_FALSE(add_told_numbers(broken, told));
+    CHECK_FALSE(add_distinguished_numbers(broken, distinguished));
   }
 }
 
@@ -92,9 +95,9 @@ TEST_CASE("names are one group unless a pattern tells their numbers") {
                                                {"b.7.w", "f32[]"},
                                                {"b.8.w", "f32[]"},
                                                {"a.07.w", "f32[]"}});
-  ToldNumbers told;
-  REQUIRE(told_by(R"(a\.7\.w)", told));
-  const NameGroups groups = group_names(manifest, told);
+  DistinguishedNumbers distinguished;
+  REQUIRE(distinguishes(R"(a\.7\.w)", distinguished));
+  const NameGroups groups = group_names(manifest, distinguished);
   CHECK(groups.of == Codes{0, 0, 1, 0, 2, 2, 0});
   CHECK(groups.first == Codes{0, 2, 4});
 }
@@ -151,10 +154,10 @@ TEST_CASE("a pattern is found in all names of a group or in none") {
       Diagnostics ignored;
       const auto matcher =
           Matcher::compile(testing::rules({{pattern, ""}}), true, ignored);
-      ToldNumbers told;
-      if (!matcher || !told_by(pattern, told)) continue;
+      DistinguishedNumbers distinguished;
+      if (!matcher || !distinguishes(pattern, distinguished)) continue;
       ++proved;
-      const NameGroups groups = group_names(manifest, told);
+      const NameGroups groups = group_names(manifest, distinguished);
       std::vector<int> found;
       std::vector<bool> first;
       for (size_t k = 0; k < manifest.size(); ++k) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "session/ways_out.h"
+#include "session/suggestions.h"
 
 #include <algorithm>
 #include <cmath>
@@ -46,7 +46,7 @@ constexpr int64_t kMostTiles = 16;
 // Logits below this fraction (1 / 20) of the peak are not worth a change.
 constexpr int64_t kWorthTiling = 20;
 
-void add_loss(const WaysOutInput& in, const MemoryBracket& bracket,
+void add_loss(const SuggestionsInput& in, const MemoryBracket& bracket,
               std::vector<Change>& changes) {
   const int64_t tiles = in.judge.memory().step.segments.loss_tiles;
   const auto logits =
@@ -65,7 +65,7 @@ void add_loss(const WaysOutInput& in, const MemoryBracket& bracket,
 // Adds larger numbers of micro-batches, down to one sequence each, that divide
 // a device's share of the batch. They are multiples of the requested number if
 // that divides the share.
-void add_microbatches(const WaysOutInput& in, int64_t shards,
+void add_microbatches(const SuggestionsInput& in, int64_t shards,
                       std::vector<Change>& changes) {
   const int64_t parts = in.judge.memory().step.microbatches;
   const int64_t batch = in.judge.memory().workload->batch;
@@ -81,7 +81,7 @@ void add_microbatches(const WaysOutInput& in, int64_t shards,
   }
 }
 
-void add_remat(const WaysOutInput& in, std::vector<Change>& changes) {
+void add_remat(const SuggestionsInput& in, std::vector<Change>& changes) {
   const Remat& asked = in.judge.memory().step.remat;
   const auto add = [&](ChangeKind kind, const RematPolicy& policy) {
     changes.push_back(
@@ -160,7 +160,7 @@ AxisNames zero_axes_of(AxisNames axes, const Plan& plan,
 
 // Returns the changes to try on the plan of `judge`. `bracket` is the step's on
 // the requested plan.
-std::vector<Change> step_changes(const WaysOutInput& in,
+std::vector<Change> step_changes(const SuggestionsInput& in,
                                  const MemoryBracket& bracket,
                                  PlanJudge& judge) {
   const AxisNames& batch_axes = judge.steps().axes().batch;
@@ -286,7 +286,7 @@ struct Chosen {
 
 bool any_fits(const std::vector<TriedChange>& tried) {
   return std::ranges::any_of(
-      tried, [](const TriedChange& one) { return one.fit.surely(); });
+      tried, [](const TriedChange& one) { return one.fit.will_fit(); });
 }
 
 // Returns the smallest option that fits, else the one that needs the least
@@ -297,9 +297,9 @@ std::optional<Chosen> smallest_fitting(const Options& options, Try one) {
   const auto fits = [&](const Change* option) {
     auto step = one(option);
     if (!step) return false;
-    const bool does = step->fit.surely();
+    const bool does = step->fit.will_fit();
     if (!best || does ||
-        (!best->step.fit.surely() && step->upper < best->step.upper)) {
+        (!best->step.fit.will_fit() && step->upper < best->step.upper)) {
       best = Chosen{option, *std::move(step)};
     }
     return does;
@@ -350,14 +350,14 @@ std::optional<TriedChange> try_together(const std::vector<Change>& changes,
     if (!is_largest || changes[i].kind == ChangeKind::Offload) continue;
     made.push_back(&changes[i]);
     auto one = trial.with(made);
-    if (one && one->fit.surely()) fitting = std::move(one);
+    if (one && one->fit.will_fit()) fitting = std::move(one);
   }
   if (!fitting) return std::nullopt;
   for (size_t i = made.size(); i-- > 0;) {
     Options fewer = made;
     fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
     auto one = trial.with(fewer);
-    if (!one || !one->fit.surely()) continue;
+    if (!one || !one->fit.will_fit()) continue;
     fitting = std::move(one);
     made = std::move(fewer);
   }
@@ -369,7 +369,7 @@ std::optional<TriedChange> try_together(const std::vector<Change>& changes,
       with[i] = option;
       return trial.with(with);
     });
-    if (!chosen || !chosen->step.fit.surely()) continue;
+    if (!chosen || !chosen->step.fit.will_fit()) continue;
     fitting = chosen->step;
     made[i] = chosen->change;
   }
@@ -382,7 +382,7 @@ std::optional<TriedChange> try_together(const std::vector<Change>& changes,
 // partitions the forward pass again.
 constexpr int64_t kMostSteps = 6;
 
-void try_meshes(const WaysOutInput& in, const MemoryBracket& bracket,
+void try_meshes(const SuggestionsInput& in, const MemoryBracket& bracket,
                 Host& host, std::vector<TriedChange>& tried) {
   const int64_t usable = in.judge.memory().options.limit->usable;
   MeshTrials trials(in.planning, in.session, in.asked, host);
@@ -465,7 +465,7 @@ class ServingTrial {
     const bool started = asked_.starts() && asked_.missing_for_steps == 0;
     // A change that does not suffice must at least be a clear improvement.
     constexpr double kWorth = 1.05;
-    if (started && !tried->fit.surely() &&
+    if (started && !tried->fit.will_fit() &&
         tried->group_sequences <= kWorth * asked_.group_sequences(1)) {
       return;
     }
@@ -487,9 +487,9 @@ class ServingTrial {
       auto tried =
           one(input, mesh_flag(verdict.degree) + view_flags(input.mesh));
       if (!tried || !tried->starts) continue;
-      if (!best || !best->fit.surely()) best = std::move(tried);
+      if (!best || !best->fit.will_fit()) best = std::move(tried);
       // Among smaller degrees, prefer the largest that fits.
-      else if (!more && tried->fit.surely())
+      else if (!more && tried->fit.will_fit())
         best = std::move(tried);
     }
     keep(std::move(best));
@@ -562,7 +562,7 @@ class ServingTrial {
           input, fmt::format("--{} {:.2f}", input_.engine->share_flag, value));
       if (!tried || (starts && !tried->starts)) break;
       if (tried->starts) last = std::move(tried);
-      if (last && (!starts || last->fit.surely())) break;
+      if (last && (!starts || last->fit.will_fit())) break;
     }
     keep(std::move(last));
   }
@@ -580,7 +580,7 @@ class ServingTrial {
       ServingInput input = input_;
       input.batched_tokens = tokens;
       auto tried = one(input, "--max-batched-tokens " + std::to_string(tokens));
-      if (!tried || (!tried->fit.surely() && tokens > 512)) continue;
+      if (!tried || (!tried->fit.will_fit() && tokens > 512)) continue;
       keep(std::move(tried));
       break;
     }
@@ -593,7 +593,7 @@ class ServingTrial {
       ServingInput input = input_;
       input.sequences = sequences;
       auto tried = one(input, "--max-seqs " + std::to_string(sequences));
-      if (!tried || (!tried->fit.surely() && sequences > 16)) continue;
+      if (!tried || (!tried->fit.will_fit() && sequences > 16)) continue;
       keep(std::move(tried));
       break;
     }
@@ -605,7 +605,7 @@ class ServingTrial {
       ServingInput input = input_;
       input.seq = seq;
       const auto tried = one(input, "");
-      return tried && tried->fit.surely();
+      return tried && tried->fit.will_fit();
     };
     if (!fits(1)) return;
     int64_t least = 1;
@@ -630,12 +630,12 @@ class ServingTrial {
 // Returns whether a change fits, or saves at least 5 %.
 bool is_worth_it(const TriedChange& tried, const Budget& budget) {
   const int64_t total = budget.classes.front().total;
-  return tried.fit.surely() || tried.fit.needed <= total - total / 20;
+  return tried.fit.will_fit() || tried.fit.needed <= total - total / 20;
 }
 
 }  // namespace
 
-std::vector<TriedChange> tried_steps(const WaysOutInput& in,
+std::vector<TriedChange> tried_steps(const SuggestionsInput& in,
                                      const MemoryBracket& bracket, Host& host) {
   std::vector<TriedChange> tried;
   const std::vector<Change> changes = step_changes(in, bracket, in.judge);
@@ -657,7 +657,7 @@ std::vector<TriedChange> tried_states(PlanJudge& judge, const Budget& budget) {
   for (const Change& change : state_changes(judge.plan(), judge.memory())) {
     auto tried = trial.with({&change});
     if (!tried || !is_worth_it(*tried, budget)) continue;
-    (tried->fit.surely() ? fitting : others).push_back(*std::move(tried));
+    (tried->fit.will_fit() ? fitting : others).push_back(*std::move(tried));
   }
   std::ranges::stable_sort(others,
                            [](const TriedChange& a, const TriedChange& b) {
@@ -668,7 +668,7 @@ std::vector<TriedChange> tried_states(PlanJudge& judge, const Budget& budget) {
   return fitting;
 }
 
-void add_meshes(const WaysOutInput& in, const Budget& budget, Host& host,
+void add_meshes(const SuggestionsInput& in, const Budget& budget, Host& host,
                 Diagnostics& diags) {
   Diagnostic* found = find_over_memory(diags);
   if (found == nullptr || !in.planning.find_fixes) return;
@@ -689,7 +689,7 @@ void add_meshes(const WaysOutInput& in, const Budget& budget, Host& host,
   }
 }
 
-std::vector<TriedServing> tried_servings(const WaysOutInput& in,
+std::vector<TriedServing> tried_servings(const SuggestionsInput& in,
                                          const Serving& asked) {
   Diagnostics quiet;
   auto input = in.judge.serving_of({}, quiet);

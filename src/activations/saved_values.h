@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kept values: what backward reads of a forward pass, operation by operation,
+// Saved values: what backward reads of a forward pass, operation by operation,
 // and which values are saved for that.
 //
 // The gradient of an operation reads some of its operands, its result, or
@@ -22,7 +22,7 @@
 // (graph/op.h). FlashAttention (Dao et al., 2022) saves q, k, v, the result and
 // one number per query, whatever the length.
 //
-// KeptValues lists the values that are saved in one of these modes under a
+// SavedValues lists the values that are saved in one of these modes under a
 // policy of rematerialisation.
 #pragma once
 
@@ -48,17 +48,15 @@ namespace shardplan {
 struct HeldRegister {
   ValueId value;
   InstructionId maker;
-  RegisterId root;                        // the register whose storage it
-                                          // shares
-  int segment = 0;                        // the segment that makes it
-  bool weight = false;                    // a weight, or made of weights alone
-  bool output = false;                    // logits, which are counted
-                                          // separately
-  bool loaded = false;                    // an input or a parameter
-  std::array<Int128, kKeepings> bytes{};  // on a device
+  RegisterId root;      // the register whose storage it shares
+  int segment = 0;      // the segment that makes it
+  bool weight = false;  // a weight, or made of weights alone
+  bool output = false;  // logits, which are counted separately
+  bool loaded = false;  // an input or a parameter
+  std::array<Int128, kSavingModes> bytes{};  // on a device
   // The part of `bytes` that a moment holds if the value is not saved: for
   // values of experts that run one at a time, one expert's.
-  std::array<Int128, kKeepings> moment{};
+  std::array<Int128, kSavingModes> moment{};
   double filled = 1;        // the fraction of expert slots that tokens fill
   InstructionId last_read;  // the last read of any register with its storage
 };
@@ -137,7 +135,7 @@ ProgramView view_of(const Program& program, const SegmentOptions& options);
 Int128 local_elements(const ProgramView& view, RegisterId number);
 
 // Bytes that are saved besides values: per-row statistics and float32 copies.
-struct KeptExtra {
+struct SavedExtra {
   Int128 bytes = 0;
   ValueId of = {};
 
@@ -182,24 +180,24 @@ void walk_forward(const ProgramView& view,
 // The reads of one instruction's backward.
 struct BackwardReads {
   std::vector<RegisterId> registers;
-  KeptExtra extra;
+  SavedExtra extra;
   bool attention = false;  // the reads are those of attention
   // The gradient that it computes overwrites the one that it reads.
   bool in_place = false;
   bool drops_out = false;  // dropout applies to the instruction's result
 };
 
-struct KeptValues {
-  // `alive` registers exist while the backward of their layer runs, `kept` ones
-  // from forward to backward. Both have storage of their own.
+struct SavedValues {
+  // `alive` registers exist while the backward of their layer runs, `saved`
+  // ones from forward to backward. Both have storage of their own.
   PerRegister<bool> alive;
-  PerRegister<bool> kept;
+  PerRegister<bool> saved;
   // The first instruction whose backward needs the register, if there is one.
   PerRegister<InstructionId> needed_by;
   // The reads of backward while it runs, and the part of their per-row
   // statistics and copies that is saved from forward to backward.
   PerInstruction<BackwardReads> reads;
-  PerInstruction<KeptExtra> extra_kept;
+  PerInstruction<SavedExtra> saved_extra;
   // Only the instruction's own region reads its result.
   PerInstruction<bool> inner;
   // The operands for which backward computes gradients.
@@ -210,8 +208,8 @@ struct KeptValues {
   PerRegister<bool> contexts;
 };
 
-KeptValues kept_values(const ProgramView& view, const SegmentOptions& options,
-                       const Remat& remat, Keeping keeping);
+SavedValues saved_values(const ProgramView& view, const SegmentOptions& options,
+                         const Remat& remat, SavingMode mode);
 
 // Returns the modules that a policy recomputes separately but that no layer
 // has.
@@ -219,6 +217,6 @@ std::vector<std::string_view> absent_modules(const ProgramView& view,
                                              const RematPolicy& policy);
 
 // Returns whether a layer is recomputed.
-bool is_repeated(const ProgramView& view, const Remat& remat, int segment);
+bool is_recomputed(const ProgramView& view, const Remat& remat, int segment);
 
 }  // namespace shardplan

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "resolve/told_numbers.h"
+#include "resolve/distinguished_numbers.h"
 
 #include <algorithm>
 #include <array>
@@ -360,13 +360,13 @@ struct Outcome {
     return found == other.found && (found || after == other.after);
   }
 };
-constexpr std::array<size_t, 3> kBehindNumber = {'.', '/', kEnd};
+constexpr std::array<size_t, 3> kAfterNumber = {'.', '/', kEnd};
 constexpr std::array<size_t, 3> kBeforeNumber = {'.', '/', kBegin};
 
 class NumberProof {
  public:
-  NumberProof(const Automaton& automaton, ToldNumbers& told)
-      : automaton_(automaton), told_(told) {
+  NumberProof(const Automaton& automaton, DistinguishedNumbers& distinguished)
+      : automaton_(automaton), distinguished_(distinguished) {
     for (size_t i = 0; i < automaton.characters.size(); ++i) {
       const Characters& characters = automaton.characters[i];
       size_t digits = 0;
@@ -377,8 +377,8 @@ class NumberProof {
       }
       if (digits == 10) any_digit_.set(i);
       if (digits > 0 && digits < 10) some_digit_.set(i);
-      for (size_t k = 0; k < kBehindNumber.size(); ++k) {
-        if (characters.test(kBehindNumber[k])) behind_[k].set(i);
+      for (size_t k = 0; k < kAfterNumber.size(); ++k) {
+        if (characters.test(kAfterNumber[k])) after_number_[k].set(i);
       }
     }
   }
@@ -409,8 +409,8 @@ class NumberProof {
     Outcome result;
     result.found = found;
     const Positions to = next(at);
-    for (size_t k = 0; k < behind_.size(); ++k) {
-      result.after[k] = to & behind_[k];
+    for (size_t k = 0; k < after_number_.size(); ++k) {
+      result.after[k] = to & after_number_[k];
     }
     return result;
   }
@@ -440,7 +440,7 @@ class NumberProof {
       if ((next(now) & some_digit_).any()) return false;
       generic_.push_back(now);
       generic_found_.push_back(found);
-      if (now == before && length > kMostToldDigits) break;
+      if (now == before && length > kMaxDistinguishedDigits) break;
       if (++steps_ > kMostSteps) return false;
       before = now;
     }
@@ -462,7 +462,8 @@ class NumberProof {
     for (size_t d = 0; d < 10; ++d) {
       const Positions now = candidates & reading_digit_[d];
       if (now.none()) continue;
-      if (digits_.size() == kMostToldDigits || ++visits_ > kMostVisits) {
+      if (digits_.size() == kMaxDistinguishedDigits ||
+          ++visits_ > kMostVisits) {
         return false;
       }
       digits_ += static_cast<char>('0' + d);
@@ -474,7 +475,7 @@ class NumberProof {
         // The pattern matched within the number, so all longer numbers match as
         // well.
         if (found_now) return false;
-        told_.behind[context_].push_back(number_code(digits_));
+        distinguished_.after_text[context_].push_back(number_code(digits_));
       }
       Positions further;
       each_position(now, [&](size_t i) { further |= automaton_.follow[i]; });
@@ -509,11 +510,11 @@ class NumberProof {
   }
 
   const Automaton& automaton_;
-  ToldNumbers& told_;
+  DistinguishedNumbers& distinguished_;
   std::array<Positions, 10> reading_digit_;
   Positions any_digit_;   // reads each of the ten digits
   Positions some_digit_;  // reads only some of the digits
-  std::array<Positions, 3> behind_;
+  std::array<Positions, 3> after_number_;
 
   // For the position being proved: the positions that any digits lead to, by
   // the number of digits, and their outcome.
@@ -529,7 +530,7 @@ class NumberProof {
 }  // namespace
 
 uint32_t number_code(std::string_view digits) {
-  if (digits.size() > kMostToldDigits) return 0;
+  if (digits.size() > kMaxDistinguishedDigits) return 0;
   uint32_t code = 1;
   for (const char digit : digits) {
     code = code * 10 + static_cast<uint32_t>(digit - '0');
@@ -537,13 +538,14 @@ uint32_t number_code(std::string_view digits) {
   return code;
 }
 
-bool add_told_numbers(std::string_view re2, ToldNumbers& told) {
+bool add_distinguished_numbers(std::string_view re2,
+                               DistinguishedNumbers& distinguished) {
   const std::optional<PatternPart> part = PatternParser(re2).read();
   if (!part) return false;
   const std::optional<Automaton> automaton = AutomatonBuilder().build(*part);
   if (!automaton || !marks_stand_alone(*automaton)) return false;
   if (automaton->matches_nothing) return true;  // found in every name
-  return NumberProof(*automaton, told).run();
+  return NumberProof(*automaton, distinguished).run();
 }
 
 // The catch-alls of resolve/match.h.

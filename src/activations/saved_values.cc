@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "activations/kept.h"
+#include "activations/saved_values.h"
 
 #include <algorithm>
 #include <map>
@@ -19,14 +19,14 @@ bool is_in(const std::vector<T>& list, const T& item) {
 }
 
 // The reads of every instruction's backward, with kernels that fuse according
-// to `keeping`.
+// to `mode`.
 class Reading {
  public:
   Reading(const ProgramView& view, const SegmentOptions& options,
-          Keeping keeping, AttentionKind attention)
+          SavingMode mode, AttentionKind attention)
       : view_(view),
         options_(options),
-        keeping_(keeping),
+        mode_(mode),
         attention_(attention),
         region_at_(view.graph().nodes.size()),
         inputs_(view.graph().regions.size()),
@@ -62,7 +62,7 @@ class Reading {
   }
   bool is_alone_pointwise(InstructionId i) const {
     return view_.computes(i) && region_of(i) == nullptr &&
-           view_.op(i).repeat == Repeat::Pointwise;
+           view_.op(i).recompute_cost == RecomputeCost::Pointwise;
   }
 
   PerInstruction<BackwardReads> reads;
@@ -76,7 +76,7 @@ class Reading {
     return region.is_norm_or_softmax() ||
            (region.kind == Region::Kind::Attention &&
             attention_ == AttentionKind::Flash &&
-            (keeping_ != Keeping::Eager ||
+            (mode_ != SavingMode::Eager ||
              !((region.has_trained_bias && !options_.kernels_take_bias) ||
                (options_.scores_of_grouped_heads &&
                 !region.shared_heads.empty()))));
@@ -85,7 +85,7 @@ class Reading {
   // Even operation by operation, a framework's own softmax and layer_norm are
   // single kernels (PyTorch's).
   bool is_fused(const Region& region) const {
-    return keeping_ != Keeping::Eager ||
+    return mode_ != SavingMode::Eager ||
            region.kind == Region::Kind::Attention ||
            (options_.softmax_in_float32 &&
             region.kind == Region::Kind::Softmax) ||
@@ -95,7 +95,7 @@ class Reading {
   }
 
   Int128 bytes(RegisterId reg) const {
-    return view_.reg(reg).bytes[static_cast<size_t>(keeping_)];
+    return view_.reg(reg).bytes[static_cast<size_t>(mode_)];
   }
 
   void read(InstructionId i) {
@@ -110,7 +110,7 @@ class Reading {
       return;
     }
     const Region* region = region_of(i);
-    if (options_.dropout.any() && flows) keep_mask(i);
+    if (options_.dropout.any() && flows) save_mask(i);
     if (region != nullptr && is_fused(*region)) return read_fused(i, *region);
     if (!flows) return;
     read_alone(i);
@@ -144,9 +144,9 @@ class Reading {
                          is_read_for_others(operands, o));
       if (!read || view_.reg(operands[o]).weight) continue;
       if (is_quantised_input(i)) {
-        keep_quantised(operands[o], found);
+        save_quantised(operands[o], found);
       } else if (view_.reads_cast(i, operands[o])) {
-        keep_cast(operands[o],
+        save_cast(operands[o],
                   view_.op(i).is_product ? options_.element_bytes : kFloatBytes,
                   found);
       } else {
@@ -155,29 +155,29 @@ class Reading {
     }
     if (gradient.result) found.registers.push_back(view_.at(i).result);
     const bool may_weigh =
-        options_.weighs_in_experts || keeping_ == Keeping::Least;
+        options_.weighs_in_experts || mode_ == SavingMode::Least;
     if (may_weigh && view_.op(i).exchange == TokenExchange::FromExperts) {
       read_weighed(i, found);
     }
-    if (keeping_ == Keeping::Eager) keep_steps(i, found);
+    if (mode_ == SavingMode::Eager) save_steps(i, found);
     if (view_.node(i).part == OpPart::AdapterInput) {
-      keep_adapter_input(i, found);
+      save_adapter_input(i, found);
     }
-    if (keeping_ != Keeping::Least) keep_merged(i, found);
+    if (mode_ != SavingMode::Least) save_merged(i, found);
   }
 
   // Returns whether it is a layer's product with a weight that is computed in 8
   // bits and saves its input so; routers are not.
   bool is_quantised_input(InstructionId i) const {
-    return options_.fp8 != nullptr && options_.fp8->keeps_inputs &&
-           keeping_ == Keeping::Fused && view_.op(i).is_product &&
+    return options_.fp8 != nullptr && options_.fp8->saves_inputs &&
+           mode_ == SavingMode::Fused && view_.op(i).is_product &&
            !view_.multiplies_values(i) && view_.is_layer(view_.segment(i)) &&
            routers_.count(view_.at(i).node) == 0;
   }
 
   // torch.autocast makes a new cast for every operation that reads a value, and
   // saves the casts for backward.
-  void keep_cast(RegisterId reg, int64_t unit, BackwardReads& found) const {
+  void save_cast(RegisterId reg, int64_t unit, BackwardReads& found) const {
     const int64_t narrow = options_.element_bytes;
     const int64_t own = view_.is_wide(view_.reg(reg).value)
                             ? std::max(narrow, kFloatBytes)
@@ -186,7 +186,7 @@ class Reading {
   }
 
   // Products that read the same value share its quantised copy.
-  void keep_quantised(RegisterId reg, BackwardReads& found) {
+  void save_quantised(RegisterId reg, BackwardReads& found) {
     const RegisterId root = view_.reg(reg).root;
     if (!quantised_.insert(root).second) return;
     const Int128 unit = Int128{options_.element_bytes} * Fp8Recipe::kUnit;
@@ -217,8 +217,8 @@ class Reading {
   // The first product of an adapter reads its input as PEFT makes it for each
   // module: a copy in the adapter's dtype, or what dropout leaves of that, with
   // a mask. No other part of the adapter reads the input.
-  void keep_adapter_input(InstructionId i, BackwardReads& found) const {
-    if (keeping_ == Keeping::Least) return;
+  void save_adapter_input(InstructionId i, BackwardReads& found) const {
+    if (mode_ == SavingMode::Least) return;
     const auto& operands = view_.at(i).operands;
     if (!view_.has_gradient(operands[1])) return;
     const int64_t unit =
@@ -233,7 +233,7 @@ class Reading {
   }
 
   // Saves kernels with merged adapters, and the adapters in the kernels' dtype.
-  void keep_merged(InstructionId i, BackwardReads& found) {
+  void save_merged(InstructionId i, BackwardReads& found) {
     const bool is_factor = view_.node(i).part == OpPart::MergedFactor;
     if (!is_factor && !view_.merges(i)) return;
     const RegisterId weight = view_.reg(view_.at(i).operands[1]).root;
@@ -260,7 +260,7 @@ class Reading {
   // Saves the masks of what may be dropped; the minimum draws them again. For
   // scores, and after an activation that reads its own result, also saves what
   // dropout leaves, because the product reads that and not the result.
-  void keep_mask(InstructionId i) {
+  void save_mask(InstructionId i) {
     const RegisterId result = view_.at(i).result;
     const std::string_view part = view_.part(result);
     const bool probabilities = is_of(i, Region::Kind::Softmax) &&
@@ -276,20 +276,20 @@ class Reading {
                   (part.ends_with("embedded") && drops.embeddings);
     if (view_.value(result).is_step() || !dropped) return;
     reads[i].drops_out = true;
-    if (keeping_ == Keeping::Least) return;
+    if (mode_ == SavingMode::Least) return;
     // Under torch.autocast, the rounded rest is counted as a product's cast.
-    const bool keeps_rest =
+    const bool saves_rest =
         (probabilities || (hidden && view_.op(i).gradient.result)) &&
         view_.wide.empty();
     const int64_t unit = options_.element_bytes;
     reads[i].extra.add(local_elements(view_, result) *
-                           (mask_bytes(unit) + (keeps_rest ? unit : 0)),
+                           (mask_bytes(unit) + (saves_rest ? unit : 0)),
                        view_.reg(result));
   }
 
   // Adds intermediate results if a framework runs one of our operations as
   // several.
-  void keep_steps(InstructionId i, BackwardReads& found) const {
+  void save_steps(InstructionId i, BackwardReads& found) const {
     const RegisterId result = view_.at(i).result;
     const Attributes& attributes = view_.node(i).attributes;
     const InnerSteps steps = view_.op(i).inner_steps(attributes);
@@ -359,12 +359,12 @@ class Reading {
         const bool is_norm = region.kind == Region::Kind::Norm;
         if (is_norm && options_.layer_norm_in_float32 && view_.wide.empty() &&
             options_.element_bytes < kFloatBytes) {
-          keep_cast(input, kFloatBytes, found);
+          save_cast(input, kFloatBytes, found);
         } else if (view_.wide.empty() ||
                    view_.is_wide(view_.reg(input).value) == is_norm) {
           found.registers.push_back(input);
         } else {
-          keep_cast(input, is_norm ? kFloatBytes : options_.element_bytes,
+          save_cast(input, is_norm ? kFloatBytes : options_.element_bytes,
                     found);
         }
       }
@@ -381,7 +381,7 @@ class Reading {
     } else if (region.kind != Region::Kind::Norm) {
       found.registers.push_back(result);
     }
-    if (found.attention && keeping_ == Keeping::Eager &&
+    if (found.attention && mode_ == SavingMode::Eager &&
         options_.kernels_repeat_heads) {
       // Keys and values are repeated for all heads.
       for (const RegisterId input : inputs_[g]) {
@@ -423,7 +423,7 @@ class Reading {
 
   const ProgramView& view_;
   const SegmentOptions& options_;
-  Keeping keeping_;
+  SavingMode mode_;
   AttentionKind attention_;
   PerNode<const Region*> region_at_;       // null: not in a region
   std::map<NodeId, size_t> shared_heads_;  // of all regions
@@ -438,19 +438,19 @@ class Reading {
 // Marks the values that are saved, starting from those that backward reads.
 class Marking {
  public:
-  Marking(const ProgramView& view, const Reading& reading, Keeping keeping,
+  Marking(const ProgramView& view, const Reading& reading, SavingMode mode,
           const Remat& remat, const ModuleValues& modules)
-      : kept(view.registers.size()),
+      : saved(view.registers.size()),
         needed_by(view.registers.size()),
         view_(view),
         reading_(reading),
-        keeping_(keeping),
+        mode_(mode),
         remat_(remat),
         modules_(modules),
-        through_(view.registers.size()) {}
+        recomputed_(view.registers.size()) {}
 
   // Whether a register is saved, and the first instruction that needs it.
-  PerRegister<bool> kept;
+  PerRegister<bool> saved;
   PerRegister<InstructionId> needed_by;
 
   // Marks all that the backward of instructions reads, recomputing only what
@@ -469,9 +469,9 @@ class Marking {
   }
 
   // Does so for an instruction whose layer is recomputed.
-  void mark_repeated(InstructionId i) {
+  void mark_recomputed_reads(InstructionId i) {
     for (const RegisterId reg : reading_.reads[i].registers) {
-      mark_again(reg, view_.segment(i), i);
+      mark_recomputed(reg, view_.segment(i), i);
     }
   }
 
@@ -481,11 +481,11 @@ class Marking {
   void mark_all_named() {
     for (const RegisterId r : view_.registers.ids()) {
       const HeldRegister& of = view_.registers[r];
-      if (is_repeated(view_, remat_, of.segment) && !of.weight && !of.output &&
-          !of.loaded && of.root == r && view_.has_gradient(r) &&
+      if (is_recomputed(view_, remat_, of.segment) && !of.weight &&
+          !of.output && !of.loaded && of.root == r && view_.has_gradient(r) &&
           view_.computes(of.maker) && !reading_.inner[of.maker] &&
-          may_be_kept(r)) {
-        kept[r] = true;
+          may_be_saved(r)) {
+        saved[r] = true;
       }
     }
   }
@@ -507,8 +507,8 @@ class Marking {
     return reading_.is_attention(i) || is_mixed(i);
   }
 
-  // Resets recompute marks, which are separate for the two ways of marking.
-  void forget_ways() { through_.assign(through_.size(), false); }
+  // Resets recompute marks, which are separate for the two kinds of marking.
+  void reset_recomputed() { recomputed_.assign(recomputed_.size(), false); }
 
   void number_products() {
     product_number_.assign(view_.program->instructions.size(), 0);
@@ -526,16 +526,16 @@ class Marking {
     const RegisterId r = view_.reg(reg).root;
     const HeldRegister& of = view_.registers[r];
     if (of.weight || of.output) return;
-    if (kept[r]) {
+    if (saved[r]) {
       if (needed < needed_by[r]) needed_by[r] = needed;
       return;
     }
-    const bool through =
-        is_repeated_now(of.maker, from_pointwise) || is_of_module(r);
-    PerRegister<bool>& seen = through ? through_ : kept;
+    const bool recomputed =
+        is_recomputed_now(of.maker, from_pointwise) || is_of_module(r);
+    PerRegister<bool>& seen = recomputed ? recomputed_ : saved;
     if (seen[r]) return;
     seen[r] = true;
-    if (!through) {
+    if (!recomputed) {
       needed_by[r] = needed;
       return;
     }
@@ -552,9 +552,9 @@ class Marking {
   }
 
   // Returns whether the result of `maker` is recomputed rather than saved.
-  bool is_repeated_now(InstructionId maker, bool from_pointwise) const {
+  bool is_recomputed_now(InstructionId maker, bool from_pointwise) const {
     const Instruction& made = view_.at(maker);
-    if (keeping_ == Keeping::Eager || made.kind == Instruction::Kind::Load) {
+    if (mode_ == SavingMode::Eager || made.kind == Instruction::Kind::Load) {
       return false;
     }
     if (!view_.computes(maker)) {
@@ -563,19 +563,20 @@ class Marking {
              made.collective != CollectiveKind::AllReduce &&
              made.collective != CollectiveKind::ReduceScatter;
     }
-    if (keeping_ == Keeping::Fused) {
+    if (mode_ == SavingMode::Fused) {
       return from_pointwise && reading_.is_alone_pointwise(maker);
     }
     return !reading_.is_attention(maker) &&
-           (is_cheap(view_.op(maker).repeat) || view_.multiplies_values(maker));
+           (is_cheap(view_.op(maker).recompute_cost) ||
+            view_.multiplies_values(maker));
   }
 
-  void mark_again(RegisterId reg, int segment, InstructionId needed) {
+  void mark_recomputed(RegisterId reg, int segment, InstructionId needed) {
     const RegisterId r = view_.reg(reg).root;
     const HeldRegister& of = view_.registers[r];
     if (of.weight || of.output) return;
-    const bool stays = of.loaded || of.segment != segment || may_be_kept(r);
-    PerRegister<bool>& seen = stays ? kept : through_;
+    const bool stays = of.loaded || of.segment != segment || may_be_saved(r);
+    PerRegister<bool>& seen = stays ? saved : recomputed_;
     if (seen[r]) return;
     seen[r] = true;
     if (stays) {
@@ -583,13 +584,13 @@ class Marking {
       return;
     }
     for (const RegisterId operand : view_.at(of.maker).operands) {
-      mark_again(operand, segment, needed);
+      mark_recomputed(operand, segment, needed);
     }
   }
 
-  bool may_be_kept(RegisterId reg) const {
+  bool may_be_saved(RegisterId reg) const {
     const RematPolicy& policy = *remat_.policy;
-    if (is_in(policy.kept, view_.part(reg))) return true;
+    if (is_in(policy.saved, view_.part(reg))) return true;
     const InstructionId product = product_of(reg);
     if (!product) return false;
     if (is_context(product)) {
@@ -616,29 +617,29 @@ class Marking {
 
   const ProgramView& view_;
   const Reading& reading_;
-  Keeping keeping_;
+  SavingMode mode_;
   const Remat& remat_;
   const ModuleValues& modules_;
-  PerRegister<bool> through_;  // recomputed from what is saved
+  PerRegister<bool> recomputed_;  // recomputed from what is saved
   PerInstruction<int> product_number_;
 };
 
 }  // namespace
 
-bool is_repeated(const ProgramView& view, const Remat& remat, int segment) {
+bool is_recomputed(const ProgramView& view, const Remat& remat, int segment) {
   return !remat.is_none() && segment >= 0 && view.is_layer(segment);
 }
 
-KeptValues kept_values(const ProgramView& view, const SegmentOptions& options,
-                       const Remat& remat, Keeping keeping) {
-  const Reading running(view, options, keeping, options.attention);
+SavedValues saved_values(const ProgramView& view, const SegmentOptions& options,
+                         const Remat& remat, SavingMode mode) {
+  const Reading running(view, options, mode, options.attention);
   static const RematPolicy kNone;
   const ModuleValues none(view, kNone);
-  Marking all(view, running, keeping, remat, none);
+  Marking all(view, running, mode, remat, none);
   all.mark_reads([](InstructionId) { return true; });
-  KeptValues values;
-  values.alive = all.kept;
-  values.kept = all.kept;
+  SavedValues values;
+  values.alive = all.saved;
+  values.saved = all.saved;
   values.needed_by = all.needed_by;
   values.reads = running.reads;
   values.inner = running.inner;
@@ -651,47 +652,47 @@ KeptValues kept_values(const ProgramView& view, const SegmentOptions& options,
     values.contexts.push_back(made && all.is_context(made));
   }
   const ModuleValues modules(view, remat.is_none() ? kNone : *remat.policy);
-  const auto extra = [&](const Reading& reading, InstructionId i) -> KeptExtra {
-    const BackwardReads& reads = reading.reads[i];
+  const auto extra = [&](const Reading& of, InstructionId i) -> SavedExtra {
+    const BackwardReads& reads = of.reads[i];
     if (reads.extra.bytes == 0 ||
         (modules.any() &&
          modules.has_value(view.reg(view.at(i).result), reads.extra.of))) {
       return {};
     }
-    const bool stays = !is_repeated(view, remat, view.segment(i)) ||
+    const bool stays = !is_recomputed(view, remat, view.segment(i)) ||
                        remat.policy->by_modules() ||
                        (reads.attention && remat.policy->attention);
-    return stays ? reads.extra : KeptExtra{};
+    return stays ? reads.extra : SavedExtra{};
   };
   if (remat.is_none()) {
     for (const InstructionId i : view.instructions()) {
-      values.extra_kept.push_back(extra(running, i));
+      values.saved_extra.push_back(extra(running, i));
     }
     return values;
   }
   // Without scores, everything is saved that a kernel without scores saves.
   const bool scores_only = remat.policy->scores_only;
-  const Reading keeping_reads(
-      view, options, keeping,
+  const Reading saved_reads(
+      view, options, mode,
       scores_only ? AttentionKind::Flash : options.attention);
-  Marking marks(view, keeping_reads, keeping, remat, modules);
+  Marking marks(view, saved_reads, mode, remat, modules);
   marks.number_products();
   const bool whole = !remat.policy->by_modules();
-  const auto repeats = [&](InstructionId i) {
-    return whole && is_repeated(view, remat, view.segment(i));
+  const auto recomputes = [&](InstructionId i) {
+    return whole && is_recomputed(view, remat, view.segment(i));
   };
   for (const InstructionId i : view.instructions()) {
-    if (repeats(i)) marks.mark_repeated(i);
+    if (recomputes(i)) marks.mark_recomputed_reads(i);
   }
-  if (keeping == Keeping::Eager && whole && options.keeps_all_named) {
+  if (mode == SavingMode::Eager && whole && options.saves_all_named) {
     marks.mark_all_named();
   }
-  marks.forget_ways();
-  marks.mark_reads([&](InstructionId i) { return !repeats(i); });
+  marks.reset_recomputed();
+  marks.mark_reads([&](InstructionId i) { return !recomputes(i); });
   for (const InstructionId i : view.instructions()) {
-    values.extra_kept.push_back(extra(keeping_reads, i));
+    values.saved_extra.push_back(extra(saved_reads, i));
   }
-  values.kept = marks.kept;
+  values.saved = marks.saved;
   return values;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What architecture files say of what layers keep: read, walked, and what is
 // wrong with it.
-#include "model/kept_state.h"
+#include "model/generation_state.h"
 
 #include <memory>
 #include <string>
@@ -17,13 +17,13 @@
 namespace shardplan {
 namespace {
 
-constexpr const char* kKeptHead = R"(
+constexpr const char* kStateHead = R"(
 architecture: a
 sizes: {hidden: d, kv_heads: {is: 2}, head_dim: {is: 4}}
 counts: {layers: {key: n, least: 0}}
 )";
 
-Facts kept_facts(const std::string& file, const std::string& config) {
+Facts facts_of(const std::string& file, const std::string& config) {
   const auto result = testing::read_architecture_text(file);
   CAPTURE(testing::messages(result->diags));
   REQUIRE(result->architecture);
@@ -42,9 +42,9 @@ std::string text_of(const LayerStates& state) {
     const LayerState& layer = state.kinds[number];
     text += text.empty() ? "" : "; ";
     if (!layer.known) text += '?';
-    if (layer.known && layer.kept.empty()) text += '-';
-    for (const KeptTensor& each : layer.kept) {
-      text += (&each == layer.kept.data() ? "" : ", ") + each.name + " " +
+    if (layer.known && layer.cached.empty()) text += '-';
+    for (const CachedTensor& each : layer.cached) {
+      text += (&each == layer.cached.data() ? "" : ", ") + each.name + " " +
               std::to_string(each.heads) + "x" + std::to_string(each.width) +
               kPer[static_cast<size_t>(each.per)];
       if (each.tokens > 0) text += " of " + std::to_string(each.tokens);
@@ -54,95 +54,101 @@ std::string text_of(const LayerStates& state) {
   return text;
 }
 
-std::string kept(const std::string& steps, const std::string& more = "",
-                 int layers = 2) {
+std::string states_of(const std::string& steps, const std::string& more = "",
+                      int layers = 2) {
   return text_of(
-      kept_facts(kKeptHead + more +
-                     "classes:\n  A:\n    - repeat: layers\n      name: "
-                     "l.{i}\n      steps:\n" +
-                     steps,
-                 R"({"d": 8, "dtype": "bfloat16", "num_hidden_layers": )" +
-                     std::to_string(layers) + R"(, "n": )" +
-                     std::to_string(layers) + "}")
+      facts_of(kStateHead + more +
+                   "classes:\n  A:\n    - repeat: layers\n      name: "
+                   "l.{i}\n      steps:\n" +
+                   steps,
+               R"({"d": 8, "dtype": "bfloat16", "num_hidden_layers": )" +
+                   std::to_string(layers) + R"(, "n": )" +
+                   std::to_string(layers) + "}")
           .state);
 }
 
 TEST_CASE("a cache is of heads, or of nothing that could be cut") {
-  CHECK(kept("      - {cache: kv, of: {per: kv_heads, k: 4, v: 3}}\n") ==
+  CHECK(states_of("      - {cache: kv, of: {per: kv_heads, k: 4, v: 3}}\n") ==
         "kv 2x7; kv 2x7");
-  CHECK(kept("      - {cache: kv, of: kv_heads * head_dim}\n", "", 1) ==
+  CHECK(states_of("      - {cache: kv, of: kv_heads * head_dim}\n", "", 1) ==
         "kv 2x4");
-  CHECK(kept("      - {cache: latent, of: {latent: 6, rope: head_dim}}\n", "",
-             1) == "latent 0x10");
+  CHECK(states_of("      - {cache: latent, of: {latent: 6, rope: head_dim}}\n",
+                  "", 1) == "latent 0x10");
   // One size alone is no count of heads.
-  CHECK(kept("      - {cache: index, of: hidden}\n", "", 1) == "index 0x8");
+  CHECK(states_of("      - {cache: index, of: hidden}\n", "", 1) ==
+        "index 0x8");
   // Keys and values of one KV head.
-  CHECK(kept("      - {cache: kv, of: {per: 1, k: 4, v: 4}}\n", "", 1) ==
+  CHECK(states_of("      - {cache: kv, of: {per: 1, k: 4, v: 4}}\n", "", 1) ==
         "kv 1x8");
 }
 
 TEST_CASE("windows come from the table, unless the cache says one") {
   const std::string table = "tables: {window: {is: \"if(i == 0, 5, 0)\"}}\n";
-  CHECK(kept("      - {cache: kv, of: hidden}\n", table) ==
+  CHECK(states_of("      - {cache: kv, of: hidden}\n", table) ==
         "kv 0x8 of 5; kv 0x8");
-  CHECK(kept("      - {cache: kv, of: hidden, window: 2 + i}\n", table) ==
+  CHECK(states_of("      - {cache: kv, of: hidden, window: 2 + i}\n", table) ==
         "kv 0x8 of 2; kv 0x8 of 3");
   // Within a block, too, which sees no layer.
-  CHECK(kept("      - {b: x}\n",
-             table + "blocks: {b: [{cache: kv, of: hidden}]}\n") ==
+  CHECK(states_of("      - {b: x}\n",
+                  table + "blocks: {b: [{cache: kv, of: hidden}]}\n") ==
         "kv 0x8 of 5; kv 0x8");
   const std::string unknown = "tables: {window: {is: \"if(i == 0, -1, 0)\"}}\n";
-  CHECK(kept("      - {cache: kv, of: hidden}\n", unknown) == "?; kv 0x8");
+  CHECK(states_of("      - {cache: kv, of: hidden}\n", unknown) == "?; kv 0x8");
 }
 
 TEST_CASE("a state has a shape and parts that are shared out alone") {
   CHECK(
-      kept("      - {state: ssm, shape: [kv_heads, head_dim, 3], dtype: f32}\n",
-           "", 1) == "ssm 2x12 sequence f32");
-  CHECK(kept("      - {state: conv, shape: [{x: kv_heads * head_dim, b: 2 * "
-             "hidden, c: hidden}, 3]}\n",
-             "", 1) ==
-        "conv 2x12 sequence bf16, conv 8x6 sequence bf16, conv 8x3 sequence "
-        "bf16");
-  CHECK(kept("      - {state: last, shape: [3]}\n", "", 1) ==
+      states_of(
+          "      - {state: ssm, shape: [kv_heads, head_dim, 3], dtype: f32}\n",
+          "", 1) == "ssm 2x12 sequence f32");
+  CHECK(
+      states_of("      - {state: conv, shape: [{x: kv_heads * head_dim, b: 2 * "
+                "hidden, c: hidden}, 3]}\n",
+                "", 1) ==
+      "conv 2x12 sequence bf16, conv 8x6 sequence bf16, conv 8x3 sequence "
+      "bf16");
+  CHECK(states_of("      - {state: last, shape: [3]}\n", "", 1) ==
         "last 0x3 sequence bf16");
 }
 
 TEST_CASE("what an encoder gives is kept, however many tokens that are") {
-  CHECK(kept("      - {cache: cross, of: hidden, tokens: source}\n", "", 1) ==
-        "cross 0x8 source");
-  CHECK(kept("      - {cache: cross, of: hidden, tokens: 3 * hidden}\n", "",
-             1) == "cross 0x8 source of 24");
+  CHECK(states_of("      - {cache: cross, of: hidden, tokens: source}\n", "",
+                  1) == "cross 0x8 source");
+  CHECK(states_of("      - {cache: cross, of: hidden, tokens: 3 * hidden}\n",
+                  "", 1) == "cross 0x8 source of 24");
 }
 
 TEST_CASE("a layer of which nothing is said is not known") {
-  CHECK(kept("      - {cache: kv, of: hidden, when: i == 0}\n") == "kv 0x8; ?");
-  CHECK(kept("      - {cache: kv, of: hidden}\n      - {keeps: nothing, when: "
-             "i == 1}\n") == "kv 0x8; -");
-  CHECK(kept("      - switch:\n"
-             "          - {when: i == 0, steps: [{keeps: nothing}]}\n"
-             "          - {steps: [{state: s, shape: [2]}]}\n") ==
+  CHECK(states_of("      - {cache: kv, of: hidden, when: i == 0}\n") ==
+        "kv 0x8; ?");
+  CHECK(states_of(
+            "      - {cache: kv, of: hidden}\n      - {keeps: nothing, when: "
+            "i == 1}\n") == "kv 0x8; -");
+  CHECK(states_of("      - switch:\n"
+                  "          - {when: i == 0, steps: [{keeps: nothing}]}\n"
+                  "          - {steps: [{state: s, shape: [2]}]}\n") ==
         "-; s 0x2 sequence bf16");
   // Nothing is said of any: as before there were such steps.
-  CHECK(kept("      - {rms_norm: x, size: hidden}\n") == "");
+  CHECK(states_of("      - {rms_norm: x, size: hidden}\n") == "");
   // Repeats within a layer are of that layer.
-  CHECK(kept("      - {repeat: 2, index: j, name: \"{j}\", steps: [{cache: kv, "
-             "of: hidden}]}\n",
-             "", 1) == "kv 0x8, kv 0x8");
+  CHECK(states_of(
+            "      - {repeat: 2, index: j, name: \"{j}\", steps: [{cache: kv, "
+            "of: hidden}]}\n",
+            "", 1) == "kv 0x8, kv 0x8");
   // A size that is none: nothing of the layers is known.
-  CHECK(kept("      - {cache: kv, of: hidden / 3}\n") == "?; ?");
+  CHECK(states_of("      - {cache: kv, of: hidden / 3}\n") == "?; ?");
   // Outside of layers it belongs to none.
-  CHECK(text_of(
-            kept_facts(kKeptHead + std::string("classes: {A: [{cache: kv, of: "
-                                               "hidden}]}\n"),
+  CHECK(
+      text_of(facts_of(kStateHead + std::string("classes: {A: [{cache: kv, of: "
+                                                "hidden}]}\n"),
                        R"({"d": 8, "n": 1, "num_hidden_layers": 1})")
-                .state) == "?");
+                  .state) == "?");
 }
 
 // Layers behind the last, which only a draft would run (Qwen 3.5's `mtp`).
 TEST_CASE("a part beside the layers that keeps nothing has no layers") {
   const std::string file =
-      kKeptHead +
+      kStateHead +
       std::string(
           "blocks:\n  further:\n    - {keeps: nothing}\n"
           "    - {repeat: 2, name: \"m.{i}\", steps: [{cache: kv, of: "
@@ -151,27 +157,27 @@ TEST_CASE("a part beside the layers that keeps nothing has no layers") {
           "    - {repeat: layers, name: \"l.{i}\", steps: [{cache: kv, of: "
           "hidden}]}\n"
           "    - {further: mtp}\n");
-  CHECK(text_of(kept_facts(file, R"({"d": 8, "n": 1, "num_hidden_layers": 1})")
+  CHECK(text_of(facts_of(file, R"({"d": 8, "n": 1, "num_hidden_layers": 1})")
                     .state) == "kv 0x8");
 }
 
 TEST_CASE("names of what is kept, in order") {
   const auto result =
-      testing::read_architecture_text(kKeptHead + std::string(R"(
+      testing::read_architecture_text(kStateHead + std::string(R"(
 blocks: {b: [{state: conv, shape: [2]}, {c: ""}], c: [{cache: kv, of: 2}, {state: conv, shape: [1]}]}
 classes: {A: [{repeat: layers, name: "{i}", steps: [{b: x}, {keeps: nothing, when: i == 3}]}]}
 )"));
   REQUIRE(result->architecture);
   const ArchitectureClass& all = result->architecture->classes.front();
-  CHECK(kept_names(*result->architecture, all) ==
+  CHECK(state_names(*result->architecture, all) ==
         std::vector<std::string>{"conv", "kv"});
-  CHECK(says_what_is_kept(*result->architecture, all));
+  CHECK(declares_state(*result->architecture, all));
 }
 
 TEST_CASE("mistakes in what is kept are reported with their places") {
   const auto problems = [](const std::string& step) {
     const auto result = testing::read_architecture_text(
-        kKeptHead +
+        kStateHead +
         std::string("classes: {A: [{repeat: layers, name: "
                     "\"{i}\", steps: [") +
         step + "]}]}\n");
@@ -207,7 +213,8 @@ TEST_CASE("mistakes in what is kept are reported with their places") {
   has("{state: s, shape: [1, nobody]}", "`nobody` is not defined here");
   has("{keeps: something}", "`keeps` must be `nothing`");
   has("{keeps: nothing, of: 1}", "unknown key `of`");
-  const auto block = testing::read_architecture_text(kKeptHead + std::string(R"(
+  const auto block =
+      testing::read_architecture_text(kStateHead + std::string(R"(
 blocks: {cache: [], state: [], keeps: []}
 classes: {A: []}
 )"));
@@ -219,7 +226,7 @@ classes: {A: []}
 }
 
 TEST_CASE("what is kept takes time and place in proportion to the layers") {
-  const std::string file = kKeptHead + std::string(R"(
+  const std::string file = kStateHead + std::string(R"(
 tables: {window: {is: i % 7}}
 blocks:
   deep: [{cache: kv, of: {per: kv_heads, k: head_dim}}]
@@ -227,11 +234,11 @@ blocks:
 classes: {A: [{repeat: layers, name: "l.{i}", steps: [{mixer: x}]}]}
 )");
   const Facts facts =
-      kept_facts(file, R"({"d": 8, "n": 100000, "num_hidden_layers": 100000})");
+      facts_of(file, R"({"d": 8, "n": 100000, "num_hidden_layers": 100000})");
   CHECK(facts.state.layers.size() == 100'000);
   CHECK(facts.state.kinds.size() == 7);
   // Each differs from each: more than are looked at is not known.
-  const std::string differ = kKeptHead + std::string(R"(
+  const std::string differ = kStateHead + std::string(R"(
 classes:
   A:
     - repeat: layers
@@ -239,15 +246,15 @@ classes:
       steps: [{repeat: layers, index: j, name: "{j}", steps: [{cache: kv, of: i + j + 1}]}]
 )");
   CHECK(
-      text_of(kept_facts(differ, R"({"d": 8, "n": 9, "num_hidden_layers": 2})")
-                  .state)
+      text_of(
+          facts_of(differ, R"({"d": 8, "n": 9, "num_hidden_layers": 2})").state)
           .size() > 100);
   const Facts unknown =
-      kept_facts(differ, R"({"d": 8, "n": 100000, "num_hidden_layers": 2})");
+      facts_of(differ, R"({"d": 8, "n": 100000, "num_hidden_layers": 2})");
   CHECK(text_of(unknown.state) == "?; ?");
   CHECK(kv_missing(unknown) == "the state of 2 layers");
   // Blocks that use one another without end.
-  const auto loop = testing::read_architecture_text(kKeptHead + std::string(R"(
+  const auto loop = testing::read_architecture_text(kStateHead + std::string(R"(
 blocks: {a: [{b: x}, {cache: kv, of: 1}], b: [{a: x}]}
 classes: {A: [{repeat: layers, name: "l.{i}", steps: [{a: x}]}]}
 )"));
@@ -263,12 +270,14 @@ classes: {A: [{repeat: layers, name: "l.{i}", steps: [{a: x}]}]}
 }
 
 TEST_CASE("sizes of what is kept stay within 63 bits, or are not known") {
-  CHECK(kept("      - {state: s, shape: [1099511627776, 1099511627776]}\n", "",
-             1) == "?");
-  CHECK(kept("      - {state: s, shape: [1099511627777]}\n", "", 1) == "?");
-  CHECK(kept("      - {cache: kv, of: hidden, window: 1099511627777}\n", "",
-             1) == "?");
-  CHECK(kept("      - {cache: kv, of: hidden, tokens: 0}\n", "", 1) == "?");
+  CHECK(states_of("      - {state: s, shape: [1099511627776, 1099511627776]}\n",
+                  "", 1) == "?");
+  CHECK(states_of("      - {state: s, shape: [1099511627777]}\n", "", 1) ==
+        "?");
+  CHECK(states_of("      - {cache: kv, of: hidden, window: 1099511627777}\n",
+                  "", 1) == "?");
+  CHECK(states_of("      - {cache: kv, of: hidden, tokens: 0}\n", "", 1) ==
+        "?");
 }
 
 }  // namespace
