@@ -16,7 +16,7 @@
 
 #include "base/diagnostic.h"
 #include "base/host.h"
-#include "base/passing_host.h"
+#include "base/forwarding_host.h"
 #include "base/source.h"
 #include "cli/commands/fix.h"
 #include "cli/config.h"

@@ -32,7 +32,7 @@
 #include <vector>
 
 #include "base/host.h"
-#include "base/passing_host.h"
+#include "base/forwarding_host.h"
 
 namespace shardplan {
 

@@ -12,7 +12,7 @@
 
 #include "advise/advise.h"
 #include "base/checked.h"
-#include "base/passing_host.h"
+#include "base/forwarding_host.h"
 #include "base/shipped.h"
 #include "base/text.h"
 #include "base/words.h"

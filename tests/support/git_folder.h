@@ -10,7 +10,7 @@
 
 #include <doctest/doctest.h>
 
-#include "base/passing_host.h"
+#include "base/forwarding_host.h"
 #include "tests/support/real_folder.h"
 
 namespace shardplan::testing {

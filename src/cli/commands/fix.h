@@ -12,7 +12,7 @@
 
 #include "base/diagnostic.h"
 #include "base/host.h"
-#include "base/passing_host.h"
+#include "base/forwarding_host.h"
 #include "cli/commands.h"
 #include "session/session.h"
 

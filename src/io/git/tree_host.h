@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/host.h"
-#include "base/passing_host.h"
+#include "base/forwarding_host.h"
 #include "io/git/objects.h"
 #include "io/git/repository.h"
 

@@ -8,7 +8,7 @@
 
 #include "base/checked.h"
 #include "base/parallel.h"
-#include "base/passing_host.h"
+#include "base/forwarding_host.h"
 #include "base/text.h"
 #include "base/words.h"
 #include "core/views.h"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/checked.h"
-#include "base/passing_host.h"
+#include "base/forwarding_host.h"
 #include "base/text.h"
 #include "base/words.h"
 #include "cli/commands.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/passing_host.h"
+#include "base/forwarding_host.h"
 
 #include "base/source.h"
 
