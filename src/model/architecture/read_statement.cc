@@ -460,8 +460,12 @@ class StatementReader {
     if (!made) return false;
     const bool is_new = !steps_.empty() && steps_.back().out.front() == *made;
     if (!is_new) {
-      ForwardStep& same = add(StepKind::Same, root, "");
-      same.in = {*made};
+      if (statement_.layout >= 0) {
+        refuse(statement_.layout,
+               "a layout belongs to the statement that computes the value");
+        return false;
+      }
+      add(StepKind::Same, root, "").in = {*made};
     }
     if (targets().size() > 1 && steps_.back().kind != StepKind::Apply) {
       refuse(root, "this gives exactly one value");
@@ -494,7 +498,7 @@ class StatementReader {
     for (size_t i = 0; i < steps_.size(); ++i) {
       steps_[i].when = when;
       steps_[i].is_unnamed = !targets_hold(steps_[i].out.front());
-      if (!is_split() && i + 1 < steps_.size()) continue;
+      if (steps_[i].is_unnamed) continue;
       steps_[i].axes = axes;
       steps_[i].layout = layout;
     }

@@ -498,7 +498,7 @@ bool StepReader::blocks(const Node& map, ModuleBlocks& blocks) {
       continue;
     }
     auto block = one_block(map, i);
-    if (block && block->forward && is_statement_function(name)) {
+    if (block && block->steps.empty() && is_statement_function(name)) {
       refuse(map.key_span(i), in_backticks(name) +
                                   " cannot be the name of a block: statements "
                                   "have a function of this name");

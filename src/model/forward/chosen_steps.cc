@@ -1,30 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/forward/chosen_steps.h"
 
+#include <algorithm>
 #include <string>
 
 namespace shardplan {
 namespace {
 
-// A value times 1, or plus 0, is that value. One that has no name of its own
-// gets the name of the result, and its axes.
-void leave_out(const ForwardStep& step, ChosenSteps& chosen) {
-  if (step.in == step.out) return;
-  const bool is_unnamed = !chosen.steps.empty() &&
-                          chosen.steps.back()->is_unnamed &&
-                          chosen.steps.back()->out == step.in;
-  ForwardStep& changed =
-      chosen.changed.emplace_back(is_unnamed ? *chosen.steps.back() : step);
-  if (is_unnamed) {
-    chosen.steps.pop_back();
-  } else {
-    changed.kind = ForwardStep::Kind::Same;
+// A value times 1, or plus 0, is that value. The step that makes it gets the
+// axes of the result, and its name if it has none of its own. False where the
+// result would lose its axes: then the step is computed.
+bool leave_out(const ForwardStep& step, ChosenSteps& chosen) {
+  const bool has_axes = !step.axes.empty() || !step.layout.empty();
+  const auto made = std::ranges::find_if(
+      chosen.steps.rbegin(), chosen.steps.rend(),
+      [&](const ForwardStep* each) { return each->out == step.in; });
+  const bool is_made = made != chosen.steps.rend();
+  const bool renames = is_made && (*made)->is_unnamed;
+  if (step.in == step.out || renames) {
+    if (!has_axes && !renames) return true;
+    if (!is_made) return false;
+    ForwardStep& changed = chosen.changed.emplace_back(**made);
+    changed.out = step.out;
+    changed.is_unnamed = step.is_unnamed;
+    if (has_axes) {
+      changed.axes = step.axes;
+      changed.layout = step.layout;
+    }
+    *made = &changed;
+    return true;
   }
-  changed.out = step.out;
-  changed.axes = step.axes;
-  changed.layout = step.layout;
-  changed.is_unnamed = step.is_unnamed;
-  chosen.steps.push_back(&changed);
+  if (has_axes) return false;
+  ForwardStep& same = chosen.changed.emplace_back(step);
+  same.kind = ForwardStep::Kind::Same;
+  chosen.steps.push_back(&same);
+  return true;
 }
 
 bool choose(const ForwardStep& step, const ValueScope& scope,
@@ -50,10 +60,8 @@ bool choose(const ForwardStep& step, const ValueScope& scope,
   if (step.neutral) {
     const auto by = scope.value(step.attributes.front().values.front());
     if (!by) return false;
-    if (by->is_number() && by->as_real() == *step.neutral) {
-      leave_out(step, chosen);
-      return true;
-    }
+    const bool is_neutral = by->is_number() && by->as_real() == *step.neutral;
+    if (is_neutral && leave_out(step, chosen)) return true;
   }
   chosen.steps.push_back(&step);
   return true;

@@ -625,7 +625,7 @@ TEST_CASE("mistakes of a forward pass are reported with their places") {
       {"        - {repeat: \"l.{i}\", carry: x, steps: [y = x]}\n",
        "SP018 a.yaml:13:12 `repeat` needs `carry: NAME = FIRST` and `steps`"},
       {"        - {repeat: \"l.{i}\", carry: x = x, steps: []}\n",
-       "SP018 a.yaml:13:51 the last step of `repeat` must make the value that "
+       "SP018 a.yaml:13:50 the last step of `repeat` must make the value that "
        "the next layer reads"},
       // Made in one of two cases, it may not be there.
       {"        - switch:\n"
@@ -634,7 +634,7 @@ TEST_CASE("mistakes of a forward pass are reported with their places") {
        "SP018 a.yaml:10:7 `y` is not defined here"},
   };
   for (const auto& row : rows) {
-    const auto& steps = row.first;
+    const std::string steps = row.first;
     CAPTURE(steps);
     CHECK(forward_problems(steps) == row.second);
   }
