@@ -274,7 +274,8 @@ class Reading {
             ? drops.attention
             : hidden || (part == "mlp.output" && drops.mlp) ||
                   (part.ends_with("embedded") && drops.embeddings);
-    if (view_.value(result).is_step() || !dropped) return;
+    // Names are of whole values; probabilities may be a step on the way to one.
+    if (!dropped || (view_.value(result).is_step() && !probabilities)) return;
     reads[i].drops_out = true;
     if (mode_ == SavingMode::Least) return;
     // Under torch.autocast, the rounded rest is counted as a product's cast.
