@@ -99,15 +99,16 @@ class StatementReader {
     std::string why;
     auto read = parse_statement(text_, why);
     if (!read) {
-      reader_.refuse(where_, in_backticks(text_) + " is no statement: " + why);
+      reader_.refuse(where_,
+                     in_backticks(text_) + " is not a valid statement: " + why);
       return false;
     }
     statement_ = *std::move(read);
-    const bool computed = is_split() ? split() : assign();
-    if (!computed || !finish()) return false;
-    std::ranges::move(steps_, std::back_inserter(steps));
+    const bool good = (is_split() ? split() : assign()) && finish();
+    // The results exist even after a mistake: steps that read them have none.
     values_.insert(targets().begin(), targets().end());
-    return true;
+    if (good) std::ranges::move(steps_, std::back_inserter(steps));
+    return good;
   }
 
  private:
@@ -115,17 +116,32 @@ class StatementReader {
   const ExpressionNode& node(int index) const {
     return statement_.nodes[static_cast<size_t>(index)];
   }
+  // Without the blanks behind it.
   std::string_view text_of(int index) const {
-    return text_.substr(node(index).begin, node(index).end - node(index).begin);
+    const size_t begin = node(index).begin;
+    const std::string_view text = text_.substr(begin, node(index).end - begin);
+    return text.substr(0, text.find_last_not_of(" \n") + 1);
   }
   Span place(int index) const {
     if (!is_exact_) return where_;
-    return {where_.file, where_.begin + node(index).begin,
-            where_.begin + node(index).end};
+    const uint64_t begin = where_.begin + node(index).begin;
+    return {where_.file, begin, begin + text_of(index).size()};
   }
   std::nullopt_t refuse(int index, const std::string& message) {
     reader_.refuse(place(index), message);
     return std::nullopt;
+  }
+
+  // A size or number, or a name that is misspelt, where a value must be.
+  void no_value(int index) {
+    const std::string text(text_of(index));
+    auto problem = reader_.refuse(
+        place(index),
+        in_backticks(text) + " is not a value that an earlier step makes");
+    const std::vector<std::string> known(values_.begin(), values_.end());
+    if (const auto near = nearest(text, known)) {
+      problem.help("did you mean " + in_backticks(*near) + "?");
+    }
   }
 
   // Whether a node is a value of the pass, not a size or number.
@@ -351,8 +367,7 @@ class StatementReader {
         if (!operand) return false;
         step.in.push_back(*std::move(operand));
       } else if (attribute.empty()) {
-        refuse(argument, in_backticks(text_of(argument)) +
-                             " is no value that a step before has made");
+        no_value(argument);
         return false;
       } else if (!named(std::string(attribute), argument, step)) {
         return false;
@@ -452,8 +467,7 @@ class StatementReader {
   bool assign() {
     const int root = statement_.value;
     if (!is_value(root)) {
-      refuse(root, in_backticks(text_of(root)) +
-                       " is a number, not a value that a step before has made");
+      no_value(root);
       return false;
     }
     const auto made = value(root);

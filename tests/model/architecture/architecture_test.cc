@@ -557,15 +557,18 @@ TEST_CASE("mistakes of a forward pass are reported with their places") {
       {"        - {aply: q, in: x, out: y}\n",
        "SP004 a.yaml:13:12 unknown key `aply`"},
       {"        - y q(x)\n",
-       "SP018 a.yaml:13:11 `y q(x)` is no statement: `=` is missing after the "
+       "SP018 a.yaml:13:11 `y q(x)` is not a valid statement: `=` is missing "
+       "after the "
        "results"},
       {"        - y = q(x\n",
-       "SP018 a.yaml:13:11 `y = q(x` is no statement: a `)` is missing"},
+       "SP018 a.yaml:13:11 `y = q(x` is not a valid statement: a `)` is "
+       "missing"},
       {"        - y = q(x) x\n",
-       "SP018 a.yaml:13:11 `y = q(x) x` is no statement: unexpected `x`"},
+       "SP018 a.yaml:13:11 `y = q(x) x` is not a valid statement: unexpected "
+       "`x`"},
       {"        - y = 2 * length\n",
-       "SP018 a.yaml:13:15 `2 * length` is a number, not a value that a step "
-       "before has made"},
+       "SP018 a.yaml:13:15 `2 * length` is not a value that an earlier step "
+       "makes"},
       {"        - y = 1 / x\n",
        "SP018 a.yaml:13:15 a number cannot be divided by a value"},
       {"        - y = x % 2\n",
@@ -574,7 +577,7 @@ TEST_CASE("mistakes of a forward pass are reported with their places") {
        "SP018 a.yaml:13:15 `p` is no module of the block, no block without "
        "modules and no operation"},
       {"        - y = q(z)\n",
-       "SP018 a.yaml:13:17 `z` is no value that a step before has made"},
+       "SP018 a.yaml:13:17 `z` is not a value that an earlier step makes"},
       {"        - y = q(x, x)\n",
        "SP018 a.yaml:13:15 a module reads and returns exactly one value"},
       {"        - y = q()\n", "SP018 a.yaml:13:15 `q` reads no value"},
@@ -585,6 +588,9 @@ TEST_CASE("mistakes of a forward pass are reported with their places") {
        "SP018 a.yaml:13:15 `heads` is not defined here\n"
        "SP018 a.yaml:13:15 `kv_heads` is not defined here\n"
        "SP018 a.yaml:13:15 `head_dim` is not defined here"},
+      // A statement with a mistake leaves no mistake to those that read it.
+      {"        - z = q(w)\n        - y = exp(z)\n",
+       "SP018 a.yaml:13:17 `w` is not a value that an earlier step makes"},
       {"        - y = x + weight(q, p)\n",
        "SP018 a.yaml:13:19 the block has no module `p`"},
       {"        - y = x * (1 / sise)\n",
@@ -594,7 +600,8 @@ TEST_CASE("mistakes of a forward pass are reported with their places") {
       {"        - y = gelu(x, approximate = none)\n",
        "SP018 a.yaml:13:37 `approximate` must be a text in quotes"},
       {"        - y = reshape(x, [batch, , 2])\n",
-       "SP018 a.yaml:13:11 `y = reshape(x, [batch, , 2])` is no statement: "
+       "SP018 a.yaml:13:11 `y = reshape(x, [batch, , 2])` is not a valid "
+       "statement: "
        "unexpected `,`"},
       {"        - y, z = split(x, 1)\n",
        "SP018 a.yaml:13:18 `split(x, a, b)` needs a size for each of the names "
