@@ -1,5 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fix: a change that removes a finding, verified by applying it.
+// Diagnostic: a problem as a value, with its message, location, numbers and
+// help.
+//
+// A function that finds a user's mistake reports it to a Diagnostics sink and
+// returns an empty optional in the same expression:
+//
+//   if (size < 1) {
+//     return diags.error(Code::InvalidMesh, where, "axis `tp` has size 0")
+//         .help("give it a positive size, e.g. `tp=2`");
+//   }
+//
+// So an empty result always means that the reason has been reported, and one
+// run can report many problems. Severities come from base/codes.def, unless
+// `--deny` or `--allow` changes them.
 #pragma once
 
 #include <array>
@@ -16,58 +29,6 @@
 #include "base/source.h"
 
 namespace shardplan {
-
-// Replaces bytes [where.begin, where.end) of a user's file by `text`.
-struct TextEdit {
-  Span where;
-  std::string text;
-};
-
-enum class FixKind : uint8_t {
-  AxisSize,      // give mesh axis `axis` the size `size`
-  PadDimension,  // pad dimension `dim` of the parameters to `size`
-  Declare,       // pass `--declare` with `declaration`
-  RuleEdit,      // apply `edits` to the rules
-};
-inline std::string_view fix_kind_name(FixKind kind) {
-  constexpr std::array<std::string_view, 4> kNames = {
-      "axis-size", "pad-dimension", "declare", "rule-edit"};
-  return kNames.at(static_cast<size_t>(kind));
-}
-
-struct Fix {
-  FixKind kind = FixKind::RuleEdit;
-  std::string text;  // one line, a statement without full stop
-  // The change in bytes per device: of the fullest device, and of the finding's
-  // parameters alone.
-  int64_t bytes_per_device = 0;
-  int64_t finding_bytes_per_device = 0;
-  std::string axis;
-  int64_t size = 0;
-  int dim = -1;
-  std::string declaration;  // "replicate-kv-heads"
-  // PadDimension: the parameters to pad, if the finding does not name them.
-  std::vector<std::string> parameters;
-  // Edits of one file, ascending and disjoint. Empty for a rule edit that must
-  // be made by hand: in a shipped set, or if the layout of the file does not
-  // allow it.
-  std::vector<TextEdit> edits;
-};
-
-// Diagnostic: a problem as a value, with its message, location, numbers and
-// help.
-//
-// A function that finds a user's mistake reports it to a Diagnostics sink and
-// returns an empty optional in the same expression:
-//
-//   if (size < 1) {
-//     return diags.error(Code::InvalidMesh, where, "axis `tp` has size 0")
-//         .help("give it a positive size, e.g. `tp=2`");
-//   }
-//
-// So an empty result always means that the reason has been reported, and one
-// run can report many problems. Severities come from base/codes.def, unless
-// `--deny` or `--allow` changes them.
 
 enum class Severity : uint8_t { Off, Note, Warning, Error };
 std::string_view severity_name(Severity severity);
@@ -107,6 +68,44 @@ struct Subject {
   int rule = 0;  // 1-based
   int dim = -1;  // 0-based
   std::string axis;
+};
+
+// Replaces bytes [where.begin, where.end) of a user's file by `text`.
+struct TextEdit {
+  Span where;
+  std::string text;
+};
+
+enum class FixKind : uint8_t {
+  AxisSize,      // give mesh axis `axis` the size `size`
+  PadDimension,  // pad dimension `dim` of the parameters to `size`
+  Declare,       // pass `--declare` with `declaration`
+  RuleEdit,      // apply `edits` to the rules
+};
+inline std::string_view fix_kind_name(FixKind kind) {
+  constexpr std::array<std::string_view, 4> kNames = {
+      "axis-size", "pad-dimension", "declare", "rule-edit"};
+  return kNames.at(static_cast<size_t>(kind));
+}
+
+// A change that removes a finding, verified by applying it.
+struct Fix {
+  FixKind kind = FixKind::RuleEdit;
+  std::string text;  // one line, a statement without full stop
+  // The change in bytes per device: of the fullest device, and of the finding's
+  // parameters alone.
+  int64_t bytes_per_device = 0;
+  int64_t finding_bytes_per_device = 0;
+  std::string axis;
+  int64_t size = 0;
+  int dim = -1;
+  std::string declaration;  // "replicate-kv-heads"
+  // PadDimension: the parameters to pad, if the finding does not name them.
+  std::vector<std::string> parameters;
+  // Edits of one file, ascending and disjoint. Empty for a rule edit that must
+  // be made by hand: in a shipped set, or if the layout of the file does not
+  // allow it.
+  std::vector<TextEdit> edits;
 };
 
 struct Diagnostic {

@@ -10,76 +10,6 @@
 #include "comm/algorithms/algorithms.h"
 
 namespace shardplan {
-
-std::span<const Algorithm> algorithms() {
-  // The first algorithm that supports a collective is the default, and sends no
-  // more than it must.
-  static const Algorithm kAlgorithms[] = {
-      kRing,       kRingDown,          kSplitRing,
-      kPairwise,   kBidirectionalRing, kHalvingDoubling,
-      kBinaryTree, kHierarchical,      kDirect};
-  return kAlgorithms;
-}
-
-const Algorithm* find_algorithm(std::string_view name) {
-  return find_named(algorithms(), name);
-}
-
-const Algorithm& algorithm_for(CollectiveKind kind, const Ranks& ranks,
-                               const Algorithm* wanted) {
-  if (wanted != nullptr && wanted->supports(kind, ranks)) return *wanted;
-  const auto all = algorithms();
-  const auto first = std::ranges::find_if(all, [&](const Algorithm& algorithm) {
-    return algorithm.supports(kind, ranks);
-  });
-  SHARDPLAN_CHECK(first != all.end());
-  return *first;
-}
-
-int64_t least_copies(CollectiveKind kind, int ranks) {
-  SHARDPLAN_CHECK(ranks >= 1);
-  if (kind == CollectiveKind::AllReduce) return 2 * (int64_t{ranks} - 1);
-  // A single rank keeps what it has.
-  if (kind == CollectiveKind::Permute) return ranks == 1 ? 0 : ranks;
-  return ranks - 1;
-}
-
-std::optional<int64_t> priced_bytes(const Algorithm& algorithm,
-                                    CollectiveKind kind, const Ranks& ranks,
-                                    int64_t payload) {
-  if (!algorithm.supports(kind, ranks)) return std::nullopt;
-  const int64_t copies = algorithm.copies == nullptr
-                             ? least_copies(kind, ranks.count)
-                             : algorithm.copies(kind, ranks);
-  return saturated_product(copies, payload);
-}
-
-int64_t wrap(int64_t index, int64_t count) {
-  const int64_t rest = index % count;
-  return rest < 0 ? rest + count : rest;
-}
-
-int64_t EvenCut::begin(int64_t part) const {
-  return static_cast<int64_t>(Int128{total} * part / parts);
-}
-
-int64_t EvenCut::size(int64_t part) const {
-  const int64_t at = wrap(part, parts);
-  return begin(at + 1) - begin(at);
-}
-
-int64_t EvenCut::run(int64_t first, int64_t count) const {
-  SHARDPLAN_CHECK(0 <= count && count <= parts);
-  const int64_t from = wrap(first, parts);
-  const int64_t to = from + count;
-  if (to <= parts) return begin(to) - begin(from);
-  return total - begin(from) + begin(to - parts);
-}
-
-int64_t saturated_product(int64_t a, int64_t b) {
-  return checked_mul(a, b).value_or(std::numeric_limits<int64_t>::max());
-}
-
 namespace {
 
 // Names in the order of CollectiveKind.
@@ -186,6 +116,75 @@ Traffic traffic(const Schedule& schedule,
   }
   result.busiest = *std::ranges::max_element(sent);
   return result;
+}
+
+std::span<const Algorithm> algorithms() {
+  // The first algorithm that supports a collective is the default, and sends no
+  // more than it must.
+  static const Algorithm kAlgorithms[] = {
+      kRing,       kRingDown,          kSplitRing,
+      kPairwise,   kBidirectionalRing, kHalvingDoubling,
+      kBinaryTree, kHierarchical,      kDirect};
+  return kAlgorithms;
+}
+
+const Algorithm* find_algorithm(std::string_view name) {
+  return find_named(algorithms(), name);
+}
+
+const Algorithm& algorithm_for(CollectiveKind kind, const Ranks& ranks,
+                               const Algorithm* wanted) {
+  if (wanted != nullptr && wanted->supports(kind, ranks)) return *wanted;
+  const auto all = algorithms();
+  const auto first = std::ranges::find_if(all, [&](const Algorithm& algorithm) {
+    return algorithm.supports(kind, ranks);
+  });
+  SHARDPLAN_CHECK(first != all.end());
+  return *first;
+}
+
+int64_t least_copies(CollectiveKind kind, int ranks) {
+  SHARDPLAN_CHECK(ranks >= 1);
+  if (kind == CollectiveKind::AllReduce) return 2 * (int64_t{ranks} - 1);
+  // A single rank keeps what it has.
+  if (kind == CollectiveKind::Permute) return ranks == 1 ? 0 : ranks;
+  return ranks - 1;
+}
+
+std::optional<int64_t> priced_bytes(const Algorithm& algorithm,
+                                    CollectiveKind kind, const Ranks& ranks,
+                                    int64_t payload) {
+  if (!algorithm.supports(kind, ranks)) return std::nullopt;
+  const int64_t copies = algorithm.copies == nullptr
+                             ? least_copies(kind, ranks.count)
+                             : algorithm.copies(kind, ranks);
+  return saturated_product(copies, payload);
+}
+
+int64_t wrap(int64_t index, int64_t count) {
+  const int64_t rest = index % count;
+  return rest < 0 ? rest + count : rest;
+}
+
+int64_t EvenCut::begin(int64_t part) const {
+  return static_cast<int64_t>(Int128{total} * part / parts);
+}
+
+int64_t EvenCut::size(int64_t part) const {
+  const int64_t at = wrap(part, parts);
+  return begin(at + 1) - begin(at);
+}
+
+int64_t EvenCut::run(int64_t first, int64_t count) const {
+  SHARDPLAN_CHECK(0 <= count && count <= parts);
+  const int64_t from = wrap(first, parts);
+  const int64_t to = from + count;
+  if (to <= parts) return begin(to) - begin(from);
+  return total - begin(from) + begin(to - parts);
+}
+
+int64_t saturated_product(int64_t a, int64_t b) {
+  return checked_mul(a, b).value_or(std::numeric_limits<int64_t>::max());
 }
 
 }  // namespace shardplan

@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collectives: communication algorithms as schedules of transfers between
 // ranks, and the bytes that they send.
-//
-// EvenCut cuts a total into parts of nearly equal size, as payloads are cut
-// into chunks. Part i is [total i / parts, total (i + 1) / parts), both rounded
-// down: 10 in 4 parts is 2, 3, 2, 3. The unit is the caller's: bytes, or
-// elements if a cut must not go through one.
 #pragma once
 
 #include <cstdint>
@@ -16,27 +11,6 @@
 #include <vector>
 
 namespace shardplan {
-
-// Returns the remainder in [0, count), even for a negative index. REQUIRES:
-// count > 0.
-int64_t wrap(int64_t index, int64_t count);
-
-struct EvenCut {
-  int64_t total = 0;  // >= 0
-  int64_t parts = 1;  // >= 1
-
-  // Returns where a part begins. REQUIRES: 0 <= part <= parts.
-  int64_t begin(int64_t part) const;
-  // Returns the size of one part, counted modulo `parts`.
-  int64_t size(int64_t part) const;
-  // Returns the total size of `count` parts from `first` on, wrapping around.
-  // REQUIRES: 0 <= count <= parts.
-  int64_t run(int64_t first, int64_t count) const;
-};
-
-// Returns the product, or the largest int64_t if that is less. REQUIRES:
-// neither factor is negative.
-int64_t saturated_product(int64_t a, int64_t b);
 
 // Schedule: a collective algorithm as steps of transfers between ranks.
 //
@@ -189,4 +163,32 @@ int64_t least_copies(CollectiveKind kind, int ranks);
 std::optional<int64_t> priced_bytes(const Algorithm& algorithm,
                                     CollectiveKind kind, const Ranks& ranks,
                                     int64_t payload);
+
+// Arithmetic of ranks, chunks and payloads.
+
+// Returns the remainder in [0, count), even for a negative index. REQUIRES:
+// count > 0.
+int64_t wrap(int64_t index, int64_t count);
+
+// Cuts a total into parts of nearly equal size, as payloads are cut into
+// chunks. Part i is [total i / parts, total (i + 1) / parts), both rounded
+// down: 10 in 4 parts is 2, 3, 2, 3. The unit is the caller's: bytes, or
+// elements if a cut must not go through one.
+struct EvenCut {
+  int64_t total = 0;  // >= 0
+  int64_t parts = 1;  // >= 1
+
+  // Returns where a part begins. REQUIRES: 0 <= part <= parts.
+  int64_t begin(int64_t part) const;
+  // Returns the size of one part, counted modulo `parts`.
+  int64_t size(int64_t part) const;
+  // Returns the total size of `count` parts from `first` on, wrapping around.
+  // REQUIRES: 0 <= count <= parts.
+  int64_t run(int64_t first, int64_t count) const;
+};
+
+// Returns the product, or the largest int64_t if that is less. REQUIRES:
+// neither factor is negative.
+int64_t saturated_product(int64_t a, int64_t b);
+
 }  // namespace shardplan

@@ -12,37 +12,6 @@
 #include "base/text.h"
 
 namespace shardplan {
-
-// OpenSSL 3 deprecates the plain functions in favour of EVP, which loads
-// providers at run time. That takes milliseconds for a single hash.
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
-struct Sha256::Context {
-  SHA256_CTX state{};
-};
-
-Sha256::Sha256() : context_(std::make_unique<Context>()) {
-  SHA256_Init(&context_->state);
-}
-Sha256::~Sha256() = default;
-
-void Sha256::update(std::string_view text) {
-  SHA256_Update(&context_->state, text.data(), text.size());
-}
-
-std::string Sha256::hex() {
-  std::array<unsigned char, SHA256_DIGEST_LENGTH> digest{};
-  SHA256_Final(digest.data(), &context_->state);
-  constexpr std::string_view kHex = "0123456789abcdef";
-  std::string text;
-  for (const unsigned char byte : digest) {
-    text += kHex[byte >> 4U];
-    text += kHex[byte & 15U];
-  }
-  return text;
-}
-#pragma GCC diagnostic pop
-
 namespace {
 
 struct PolicyName {
@@ -342,5 +311,35 @@ DeviceSlices device_slices(const Placement& placement, const Mesh& mesh,
   }
   return map;
 }
+
+// OpenSSL 3 deprecates the plain functions in favour of EVP, which loads
+// providers at run time. That takes milliseconds for a single hash.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+struct Sha256::Context {
+  SHA256_CTX state{};
+};
+
+Sha256::Sha256() : context_(std::make_unique<Context>()) {
+  SHA256_Init(&context_->state);
+}
+Sha256::~Sha256() = default;
+
+void Sha256::update(std::string_view text) {
+  SHA256_Update(&context_->state, text.data(), text.size());
+}
+
+std::string Sha256::hex() {
+  std::array<unsigned char, SHA256_DIGEST_LENGTH> digest{};
+  SHA256_Final(digest.data(), &context_->state);
+  constexpr std::string_view kHex = "0123456789abcdef";
+  std::string text;
+  for (const unsigned char byte : digest) {
+    text += kHex[byte >> 4U];
+    text += kHex[byte & 15U];
+  }
+  return text;
+}
+#pragma GCC diagnostic pop
 
 }  // namespace shardplan

@@ -1,5 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sha256: incremental SHA-256, for fingerprints of plans.
+// Plan: the placement of every parameter of a manifest on a mesh.
+//
+// A Plan is the interface between the two halves of the program: rules or a
+// saved file produce one; memory reports, diffs and exports read one. A model
+// of a million tensors has few distinct placements, so each is stored once and
+// a parameter refers to it by number. Invariants: exactly one placement number
+// per parameter, in manifest order; every final spec is legal for its shape on
+// the mesh (see Sharding), where `pad`, `chunk` and `rows` also allow
+// indivisible dimensions.
 #pragma once
 
 #include <cstdint>
@@ -17,31 +25,6 @@
 #include "core/types.h"
 
 namespace shardplan {
-
-// Computes SHA-256 incrementally.
-class Sha256 {
- public:
-  Sha256();
-  ~Sha256();
-
-  void update(std::string_view text);
-  // Returns the digest in lower-case hex. Call once.
-  std::string hex();
-
- private:
-  struct Context;
-  std::unique_ptr<Context> context_;
-};
-
-// Plan: the placement of every parameter of a manifest on a mesh.
-//
-// A Plan is the interface between the two halves of the program: rules or a
-// saved file produce one; memory reports, diffs and exports read one. A model
-// of a million tensors has few distinct placements, so each is stored once and
-// a parameter refers to it by number. Invariants: exactly one placement number
-// per parameter, in manifest order; every final spec is legal for its shape on
-// the mesh (see Sharding), where `pad`, `chunk` and `rows` also allow
-// indivisible dimensions.
 
 // The policy for a dimension that is not divisible by its axes.
 enum class OnIndivisible : uint8_t {
@@ -249,5 +232,20 @@ inline constexpr int64_t kMaxMappedDevices = int64_t{1} << 17;
 // `rank` as in is_held. REQUIRES: mesh.devices() <= kMaxMappedDevices.
 DeviceSlices device_slices(const Placement& placement, const Mesh& mesh,
                            OnIndivisible policy, int64_t rank = 0);
+
+// Sha256: computes SHA-256 incrementally, for fingerprints.
+class Sha256 {
+ public:
+  Sha256();
+  ~Sha256();
+
+  void update(std::string_view text);
+  // Returns the digest in lower-case hex. Call once.
+  std::string hex();
+
+ private:
+  struct Context;
+  std::unique_ptr<Context> context_;
+};
 
 }  // namespace shardplan

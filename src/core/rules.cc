@@ -10,52 +10,6 @@
 #include "base/words.h"
 
 namespace shardplan {
-namespace {
-
-constexpr std::string_view kPadVocab = "pad-vocab=";
-
-// Declarations without a number.
-constexpr std::array<std::pair<std::string_view, bool Declarations::*>, 3>
-    kSwitches = {{
-        {"replicate-kv-heads", &Declarations::replicate_kv_heads},
-        {"interleave-gate-up", &Declarations::interleave_gate_up},
-        {"interleave-qkv", &Declarations::interleave_qkv},
-    }};
-
-}  // namespace
-
-bool add_declaration(std::string_view text, Declarations& declarations) {
-  for (const auto& [name, member] : kSwitches) {
-    if (text != name) continue;
-    declarations.*member = true;
-    return true;
-  }
-  if (!text.starts_with(kPadVocab)) return false;
-  text.remove_prefix(kPadVocab.size());
-  const auto multiple = parse_integer(text);
-  if (!multiple || *multiple < 1 || *multiple > kMaxPadVocab) return false;
-  declarations.pad_vocab = *multiple;
-  return true;
-}
-
-std::vector<std::string> declaration_texts(const Declarations& declarations) {
-  std::vector<std::string> texts;
-  for (const auto& [name, member] : kSwitches) {
-    if (declarations.*member) texts.emplace_back(name);
-  }
-  if (declarations.pad_vocab > 0) {
-    texts.push_back(std::string(kPadVocab) +
-                    std::to_string(declarations.pad_vocab));
-  }
-  return texts;
-}
-
-std::vector<std::string> declaration_forms() {
-  std::vector<std::string> forms;
-  for (const auto& [name, member] : kSwitches) forms.emplace_back(name);
-  forms.push_back(std::string(kPadVocab) + "M");
-  return forms;
-}
 
 void merge_logical_rules(std::vector<LogicalRule> later, LogicalMerge how,
                          std::vector<LogicalRule>& all) {
@@ -101,6 +55,53 @@ std::string exact_pattern(std::string_view name) {
     pattern += c;
   }
   return pattern + "$";
+}
+
+namespace {
+
+constexpr std::string_view kPadVocab = "pad-vocab=";
+
+// Declarations without a number.
+constexpr std::array<std::pair<std::string_view, bool Declarations::*>, 3>
+    kSwitches = {{
+        {"replicate-kv-heads", &Declarations::replicate_kv_heads},
+        {"interleave-gate-up", &Declarations::interleave_gate_up},
+        {"interleave-qkv", &Declarations::interleave_qkv},
+    }};
+
+}  // namespace
+
+bool add_declaration(std::string_view text, Declarations& declarations) {
+  for (const auto& [name, member] : kSwitches) {
+    if (text != name) continue;
+    declarations.*member = true;
+    return true;
+  }
+  if (!text.starts_with(kPadVocab)) return false;
+  text.remove_prefix(kPadVocab.size());
+  const auto multiple = parse_integer(text);
+  if (!multiple || *multiple < 1 || *multiple > kMaxPadVocab) return false;
+  declarations.pad_vocab = *multiple;
+  return true;
+}
+
+std::vector<std::string> declaration_texts(const Declarations& declarations) {
+  std::vector<std::string> texts;
+  for (const auto& [name, member] : kSwitches) {
+    if (declarations.*member) texts.emplace_back(name);
+  }
+  if (declarations.pad_vocab > 0) {
+    texts.push_back(std::string(kPadVocab) +
+                    std::to_string(declarations.pad_vocab));
+  }
+  return texts;
+}
+
+std::vector<std::string> declaration_forms() {
+  std::vector<std::string> forms;
+  for (const auto& [name, member] : kSwitches) forms.emplace_back(name);
+  forms.push_back(std::string(kPadVocab) + "M");
+  return forms;
 }
 
 }  // namespace shardplan

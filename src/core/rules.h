@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Declarations: how a framework stores a model differently from its checkpoint,
-// as declared by the user (`--declare`). Sizes include what is declared, and a
-// spec that is valid because of a declaration is not reported.
+// Rules: an ordered list of patterns over parameter names, each with a spec.
 //
-//   replicate-kv-heads   with more shards than KV heads, each shard stores one
-//                        whole head
-//   pad-vocab=M          the vocabulary of embedding and head is padded to the
-//                        smallest multiple of M that its axes divide
-//   interleave-gate-up   packed gate and up are stored so that each shard has
-//                        its part of both
-//   interleave-qkv       the same for fused q, k and v
+// The first rule whose pattern matches a name (re.search) determines its spec.
+// Rule numbers are 1-based over all rule files in the order read. An entry of a
+// spec names mesh axes, semantic axes (`HEAD`) or logical axes (`embed`); the
+// prefix `mesh:` or `logical:` makes it unambiguous. resolve/ translates them
+// to mesh axes.
 #pragma once
 
 #include <cstdint>
@@ -26,36 +22,6 @@
 #include "core/views.h"
 
 namespace shardplan {
-
-struct Declarations {
-  bool replicate_kv_heads = false;
-  int64_t pad_vocab = 0;  // pads to a multiple of this; 0: not declared
-  bool interleave_gate_up = false;
-  bool interleave_qkv = false;
-
-  bool any() const { return *this != Declarations(); }
-  bool operator==(const Declarations&) const = default;
-};
-
-inline constexpr int64_t kMaxPadVocab = int64_t{1} << 20;
-
-// Adds one declaration, written as above. Returns false if it is unknown or M
-// is not an integer from 1 to kMaxPadVocab.
-bool add_declaration(std::string_view text, Declarations& declarations);
-
-// Returns the declarations as written, in a fixed order.
-std::vector<std::string> declaration_texts(const Declarations& declarations);
-
-// Returns the forms above, for help: "pad-vocab=M".
-std::vector<std::string> declaration_forms();
-
-// Rules: an ordered list of patterns over parameter names, each with a spec.
-//
-// The first rule whose pattern matches a name (re.search) determines its spec.
-// Rule numbers are 1-based over all rule files in the order read. An entry of a
-// spec names mesh axes, semantic axes (`HEAD`) or logical axes (`embed`); the
-// prefix `mesh:` or `logical:` makes it unambiguous. resolve/ translates them
-// to mesh axes.
 
 struct RuleForm;
 
@@ -281,5 +247,39 @@ void drop_shipped_views(RuleSet& rules);
 // Returns a pattern that matches exactly this name: `^` and `$` around it,
 // special characters escaped.
 std::string exact_pattern(std::string_view name);
+
+// Declarations: how a framework stores a model differently from its checkpoint,
+// as declared by the user (`--declare`). Sizes include what is declared, and a
+// spec that is valid because of a declaration is not reported.
+//
+//   replicate-kv-heads   with more shards than KV heads, each shard stores one
+//                        whole head
+//   pad-vocab=M          the vocabulary of embedding and head is padded to the
+//                        smallest multiple of M that its axes divide
+//   interleave-gate-up   packed gate and up are stored so that each shard has
+//                        its part of both
+//   interleave-qkv       the same for fused q, k and v
+
+struct Declarations {
+  bool replicate_kv_heads = false;
+  int64_t pad_vocab = 0;  // pads to a multiple of this; 0: not declared
+  bool interleave_gate_up = false;
+  bool interleave_qkv = false;
+
+  bool any() const { return *this != Declarations(); }
+  bool operator==(const Declarations&) const = default;
+};
+
+inline constexpr int64_t kMaxPadVocab = int64_t{1} << 20;
+
+// Adds one declaration, written as above. Returns false if it is unknown or M
+// is not an integer from 1 to kMaxPadVocab.
+bool add_declaration(std::string_view text, Declarations& declarations);
+
+// Returns the declarations as written, in a fixed order.
+std::vector<std::string> declaration_texts(const Declarations& declarations);
+
+// Returns the forms above, for help: "pad-vocab=M".
+std::vector<std::string> declaration_forms();
 
 }  // namespace shardplan

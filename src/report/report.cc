@@ -9,30 +9,6 @@
 
 namespace shardplan {
 
-Place place_of(Span where) {
-  const Position begin = where.file->position(where.begin);
-  const std::string_view line = where.file->line(begin.line);
-  const auto line_begin =
-      static_cast<uint64_t>(line.data() - where.file->text().data());
-  const uint64_t end = std::clamp(
-      where.end, where.begin, std::max(where.begin, line_begin + line.size()));
-  return {begin.line, begin.column, where.file->position(end).column};
-}
-
-bool is_flag(const SourceFile& file) { return file.name().starts_with("--"); }
-
-bool is_in_file(const Report& report, const Label& label) {
-  if (!label.where) return false;
-  const std::string& name = label.where.file->name();
-  return !name.starts_with("-") && !name.starts_with("<") &&
-         (!report.is_there || report.is_there(name));
-}
-
-const Label* place_in_file(const Report& report, const Diagnostic& diagnostic) {
-  const Label* label = main_label(diagnostic);
-  return label != nullptr && is_in_file(report, *label) ? label : nullptr;
-}
-
 Column left(std::string key) {
   std::string title = key;
   std::ranges::replace(title, '_', ' ');
@@ -97,6 +73,30 @@ const Renderer* find_renderer(std::string_view name) {
   const auto all = renderers();
   const auto found = std::ranges::find(all, name, &Renderer::name);
   return found == all.end() ? nullptr : &*found;
+}
+
+Place place_of(Span where) {
+  const Position begin = where.file->position(where.begin);
+  const std::string_view line = where.file->line(begin.line);
+  const auto line_begin =
+      static_cast<uint64_t>(line.data() - where.file->text().data());
+  const uint64_t end = std::clamp(
+      where.end, where.begin, std::max(where.begin, line_begin + line.size()));
+  return {begin.line, begin.column, where.file->position(end).column};
+}
+
+bool is_flag(const SourceFile& file) { return file.name().starts_with("--"); }
+
+bool is_in_file(const Report& report, const Label& label) {
+  if (!label.where) return false;
+  const std::string& name = label.where.file->name();
+  return !name.starts_with("-") && !name.starts_with("<") &&
+         (!report.is_there || report.is_there(name));
+}
+
+const Label* place_in_file(const Report& report, const Diagnostic& diagnostic) {
+  const Label* label = main_label(diagnostic);
+  return label != nullptr && is_in_file(report, *label) ? label : nullptr;
 }
 
 }  // namespace shardplan

@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Report: the results of a command as typed data, which a Renderer turns into
 // one of the output formats.
+//
+// Commands fill reports and know nothing about formats; renderers know nothing
+// about commands. The type of a cell is the kind of its value (bytes, a count,
+// a spec), so text can show `29.3 MiB` where JSON has 30720000. Rows are
+// produced on demand: the tables of a model with a million parameters are never
+// in memory as a whole.
 #pragma once
 
 #include <cstdint>
@@ -19,29 +25,6 @@
 #include "core/types.h"
 
 namespace shardplan {
-
-// The line and columns that a span points to, 1-based; columns count code
-// points. A span of several lines ends at the end of its first line.
-//
-// REQUIRES: the span has a file.
-struct Place {
-  int64_t line = 1;
-  int64_t column = 1;
-  int64_t end_column = 1;  // after the last character
-};
-Place place_of(Span where);
-
-// Returns whether the source is the value of a flag (`--mesh`), whose line
-// numbers mean nothing.
-bool is_flag(const SourceFile& file);
-
-// Report: the results of a command as typed data.
-//
-// Commands fill reports and know nothing about formats; renderers know nothing
-// about commands. The type of a cell is the kind of its value (bytes, a count,
-// a spec), so text can show `29.3 MiB` where JSON has 30720000. Rows are
-// produced on demand: the tables of a model with a million parameters are never
-// in memory as a whole.
 
 struct Count {
   int64_t value = 0;
@@ -214,11 +197,6 @@ struct Report {
   bool diagnostics_are_the_answer = false;
 };
 
-// Returns the main label of a diagnostic if it is in a file that the reader
-// has, not in a flag, standard input or shipped rules. Otherwise returns null.
-const Label* place_in_file(const Report& report, const Diagnostic& diagnostic);
-bool is_in_file(const Report& report, const Label& label);
-
 // How text looks on one stream.
 struct Style {
   int width = 100;  // columns
@@ -246,5 +224,25 @@ struct Renderer {
 // The table of output formats.
 std::span<const Renderer> renderers();
 const Renderer* find_renderer(std::string_view name);
+
+// The line and columns that a span points to, 1-based; columns count code
+// points. A span of several lines ends at the end of its first line.
+//
+// REQUIRES: the span has a file.
+struct Place {
+  int64_t line = 1;
+  int64_t column = 1;
+  int64_t end_column = 1;  // after the last character
+};
+Place place_of(Span where);
+
+// Returns whether the source is the value of a flag (`--mesh`), whose line
+// numbers mean nothing.
+bool is_flag(const SourceFile& file);
+
+// Returns the main label of a diagnostic if it is in a file that the reader
+// has, not in a flag, standard input or shipped rules. Otherwise returns null.
+const Label* place_in_file(const Report& report, const Diagnostic& diagnostic);
+bool is_in_file(const Report& report, const Label& label);
 
 }  // namespace shardplan

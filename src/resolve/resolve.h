@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -27,19 +28,6 @@
 #include "resolve/name_resolution.h"
 
 namespace shardplan {
-
-// Stored sizes: returns the dimensions of a parameter that are stored
-// differently as declared, when `spec` shards it. Ascending; empty if no
-// declaration applies. Does not check whether the stored tensor still fits 63
-// bits. REQUIRES: `spec` names only axes of the mesh and has at most one entry
-// per dimension.
-std::vector<StoredDim> stored_dims(std::string_view name,
-                                   const TensorType& type,
-                                   const PartitionSpec& spec, const Mesh& mesh,
-                                   const Declarations& declared,
-                                   const UnitFacts& known);
-
-// Resolution, in one call or in steps; the top of this file describes it.
 
 struct ResolveOptions {
   int64_t min_size = 0;  // elements; arrays with fewer are replicated
@@ -91,6 +79,16 @@ std::optional<Plan> resolve(const Manifest& manifest, const RuleSet& rules,
 // as written, then those that were requested for its parameters; each axis
 // once.
 AxisNames axes_in_specs(const Plan& plan);
+
+// Returns the dimensions of a parameter that are stored differently as
+// declared, when `spec` shards it. Ascending; empty if no declaration applies.
+// Does not check whether the stored tensor still fits 63 bits. REQUIRES: `spec`
+// names only axes of the mesh and has at most one entry per dimension.
+std::vector<StoredDim> stored_dims(std::string_view name,
+                                   const TensorType& type,
+                                   const PartitionSpec& spec, const Mesh& mesh,
+                                   const Declarations& declared,
+                                   const UnitFacts& known);
 
 // Conversion: places a plan on another mesh by correcting the requested specs
 // again.

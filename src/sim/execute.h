@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Execution: runs a program on simulated devices. The header begins with
-// Lifetimes, which says how long a run needs what it holds.
+// Execution: runs a program on simulated devices. Every device computes its own
+// part, even where others compute the same, and obtains what it lacks through
+// collectives alone.
 //
 // Sharded and unsharded runs of a graph advance together, in phases. Phase n
 // computes node n of the graph; in the program it covers everything after the
@@ -28,61 +29,7 @@
 
 namespace shardplan {
 
-struct Lifetimes {
-  int phases = 0;             // in the whole run
-  PerInstruction<int> phase;  // -1 for a Load
-  PerRegister<InstructionId> maker;
-  PerRegister<bool> rematerialised;
-  PerRegister<std::vector<int>> reads;   // phases, ascending
-  PerRegister<InstructionId> last_read;  // outputs: one past the last one
-  PerValue<std::vector<int>> needed;     // phases that need the whole value
-};
-// Returns the lifetimes of a program's registers and values. REQUIRES: every
-// register is the result of one instruction.
-Lifetimes lifetimes_of(const Program& program);
-
-// is_needed_soon() returns whether something needed in `phases` is needed again
-// within a few phases after `after`, so that it is worth holding.
-// is_needed_later() returns whether it is needed again at all.
-bool is_needed_soon(const std::vector<int>& phases, int after);
-bool is_needed_later(const std::vector<int>& phases, int after);
-
-// Returns the range of every factor that a device computes.
-LocalRange range_of(const Mesh& mesh, const ShardingRule& rule,
-                    const FactorAxes& axes, int64_t device);
-
-// Runs a device's part of a node and adds its floating-point operations to
-// `flops`. Under shard_map the operation sees only its local operands
-// (spmd/shard_mapped.h), except that a lookup knows which rows of the whole
-// embedding it has (Megatron-LM's VocabParallelEmbedding). There, an operand
-// that does not divide evenly arrives whole; of its `size` rows, a device uses
-// `size / devices`.
-Tensor run_part(const GraphNode& node, const DevicePart& part, int64_t& flops);
-
-// Products interleaved with their collective: each chunk is multiplied when it
-// arrives, or just before it is sent, in the orders and associations of xlstm's
-// async_gather and async_scatter.
-
-// Runs a product together with its collective. `parts` is what every device has
-// before the overlapped operand is gathered. Chunks that end in the same sum on
-// a device are added up in float32, as the product adds up its terms; sums that
-// are sent are rounded (sim/transfers.h). REQUIRES: the node is an einsum.
-DeviceTensors run_overlapped(const Mesh& mesh, const Instruction& instruction,
-                             const GraphNode& node,
-                             std::vector<DevicePart>& parts,
-                             const TransferTypes& types, int threads,
-                             std::vector<int64_t>& flops,
-                             std::vector<int64_t>& sent);
-
-// Returns the rows of a gathered dimension of `size` rows in the order in which
-// rank `rank` of `count` multiplies them: its own first, then those of
-// rank - 1, and so on. With Overlap::Split these are first halves, followed by
-// the second halves of rank, rank + 1, and so on.
-std::vector<Slice> arrival_order(Overlap overlap, int64_t rank, int64_t count,
-                                 int64_t size);
-
-// Execution: every device computes its own part, even where others compute the
-// same, and obtains what it lacks through collectives alone.
+struct Lifetimes;
 
 struct Execution {
   // Tensors per register and device. A register is released after its last use
@@ -173,5 +120,59 @@ Tensor shard_of(const Mesh& mesh, const Layout& layout, const Tensor& whole,
 // no partial sums.
 Tensor assemble(const Mesh& mesh, const Layout& layout, const Shape& shape,
                 const DeviceTensors& parts);
+
+// How long a run needs what it holds.
+struct Lifetimes {
+  int phases = 0;             // in the whole run
+  PerInstruction<int> phase;  // -1 for a Load
+  PerRegister<InstructionId> maker;
+  PerRegister<bool> rematerialised;
+  PerRegister<std::vector<int>> reads;   // phases, ascending
+  PerRegister<InstructionId> last_read;  // outputs: one past the last one
+  PerValue<std::vector<int>> needed;     // phases that need the whole value
+};
+// Returns the lifetimes of a program's registers and values. REQUIRES: every
+// register is the result of one instruction.
+Lifetimes lifetimes_of(const Program& program);
+
+// is_needed_soon() returns whether something needed in `phases` is needed again
+// within a few phases after `after`, so that it is worth holding.
+// is_needed_later() returns whether it is needed again at all.
+bool is_needed_soon(const std::vector<int>& phases, int after);
+bool is_needed_later(const std::vector<int>& phases, int after);
+
+// Returns the range of every factor that a device computes.
+LocalRange range_of(const Mesh& mesh, const ShardingRule& rule,
+                    const FactorAxes& axes, int64_t device);
+
+// Runs a device's part of a node and adds its floating-point operations to
+// `flops`. Under shard_map the operation sees only its local operands
+// (spmd/shard_mapped.h), except that a lookup knows which rows of the whole
+// embedding it has (Megatron-LM's VocabParallelEmbedding). There, an operand
+// that does not divide evenly arrives whole; of its `size` rows, a device uses
+// `size / devices`.
+Tensor run_part(const GraphNode& node, const DevicePart& part, int64_t& flops);
+
+// Products interleaved with their collective: each chunk is multiplied when it
+// arrives, or just before it is sent, in the orders and associations of xlstm's
+// async_gather and async_scatter.
+
+// Runs a product together with its collective. `parts` is what every device has
+// before the overlapped operand is gathered. Chunks that end in the same sum on
+// a device are added up in float32, as the product adds up its terms; sums that
+// are sent are rounded (sim/transfers.h). REQUIRES: the node is an einsum.
+DeviceTensors run_overlapped(const Mesh& mesh, const Instruction& instruction,
+                             const GraphNode& node,
+                             std::vector<DevicePart>& parts,
+                             const TransferTypes& types, int threads,
+                             std::vector<int64_t>& flops,
+                             std::vector<int64_t>& sent);
+
+// Returns the rows of a gathered dimension of `size` rows in the order in which
+// rank `rank` of `count` multiplies them: its own first, then those of
+// rank - 1, and so on. With Overlap::Split these are first halves, followed by
+// the second halves of rank, rank + 1, and so on.
+std::vector<Slice> arrival_order(Overlap overlap, int64_t rank, int64_t count,
+                                 int64_t size);
 
 }  // namespace shardplan

@@ -13,7 +13,7 @@
 
 #include "base/text.h"
 #include "base/words.h"
-#include "syntax/tokens.h"
+#include "syntax/utf8.h"
 
 namespace shardplan {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "base/text.h"
 #include "syntax/python.h"
-#include "syntax/tokens.h"
+#include "syntax/utf8.h"
 
 namespace shardplan {
 namespace {

@@ -9,6 +9,7 @@
 #include <doctest/doctest.h>
 
 #include "syntax/mlir.h"
+#include "syntax/utf8.h"
 #include "tests/support/property.h"
 
 namespace shardplan {

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Architecture: what is known of a kind of model, as its file says
-// (docs/formats/architecture.md): names for what a config.json holds, and the
-// modules of a model with their parameters.
+// Architecture: the contents of an architecture file
+// (docs/formats/architecture.md): names for the values in a config.json, and
+// the modules of a model with their parameters.
 //
-// An architecture is data: nothing in the program knows one by its name. The
-// shipped ones stand in rules/architectures, a user's own is read by the same
-// code.
+// An architecture is data: no code depends on the name of one. The shipped
+// files are in rules/architectures; the same code reads a user's own.
 #pragma once
 
 #include <cstdint>
@@ -26,121 +25,126 @@
 
 namespace shardplan {
 
-// A name, and where its value comes from.
+// A name of an architecture file, and the rule for its value in a config.
 struct ValueRule {
   enum class Kind : uint8_t {
-    Size,      // an integer of `least` or more
+    Size,      // an integer from `least` to `most`
     Flag,      // true or false
-    Number,    // more than 0 where only a forward pass reads it
-    Text,      //
-    Integers,  // a list
-    Table,     // a value for every layer
+    Number,    // positive if only a forward pass reads it
+    Text,      // a string
+    Integers,  // a list of integers
+    Table,     // a value per layer
   };
   std::string name;
   Span where;
   Kind kind = Kind::Size;
-  std::vector<std::string> keys;     // of the config; the first that is there
-  std::optional<Expression> absent;  // where there is none
-  std::optional<Expression> null;    // where it is null
-  // Where it is null, or absent and the configuration class has no value.
+  std::vector<std::string> keys;     // config keys; the first present is used
+  std::optional<Expression> absent;  // the value if no key is present
+  std::optional<Expression> null;    // the value if the key is null
+  // The value if the key is null, or absent and the configuration class has no
+  // default for it.
   std::optional<Expression> otherwise;
-  std::optional<Expression> is;  // of names that no key says
-  // A key whose entries are counted, where none of `keys` is there.
+  std::optional<Expression> is;  // for names without a key
+  // A key whose entries are counted if none of `keys` is present.
   std::string counted;
-  // Of a flag: a key, whether it is there and not null.
+  // For a flag: the key. The flag is whether it is present and not null.
   std::string given;
   int64_t least = 1;
-  int64_t most = 0;  // as ValueRule::Kind has it
-  // What words of the config mean: of a text, or of the items of a table.
+  int64_t most = 0;  // the upper limit of a Size
+  // The values of words in the config: of a text, or of items of a list or
+  // table. `other_words` is the value of all other words.
   std::vector<std::pair<std::string, Expression>> words;
   std::optional<Expression> other_words;
-  // Of a table whose key is no list but a map, from layers to maps: what stands
-  // in these, for layers that differ from the others.
+  // For a table whose key is a map from layers to maps: the key in these maps.
+  // It gives the value of layers that differ from the others.
   std::string entry;
-  // It changes what is computed, not what is stored: read when a forward pass
-  // asks for it.
+  // The value affects what is computed, not what is stored, so it is read only
+  // for a forward pass.
   bool of_forward = false;
 };
 
-// What a config must fulfil, else it is SP009 at the key.
+// A condition on configs. If it does not hold, SP009 is reported at `key`.
 struct Requirement {
   Span where;
-  std::string name;  // by which another architecture replaces it; "" for none
+  std::string name;  // its name for files that inherit it; "" for none
   Expression that;
   std::string key;
   std::string message;
-  std::vector<std::string> facts;  // `{heads}` is the value of a name
-  // Only where names of tensors follow from the config, not where there are
-  // tensors.
+  std::vector<std::string> facts;  // `{heads}` becomes the value of that name
+  // It is checked only if the names of tensors follow from the config, not if
+  // the tensors are given.
   bool of_names = false;
 };
 
-// What is said with a manifest, where `when` holds.
+// A remark that is shown with a manifest if `when` holds.
 struct ArchitectureNote {
   Span where;
-  std::optional<Expression> when;  // none: always
-  std::string text;                // `{heads}` is the value of a name
+  std::optional<Expression> when;  // none: always shown
+  std::string text;                // `{heads}` becomes the value of that name
 };
 
-// A dimension of a parameter, as a tree of products and of parts side by side.
+// A dimension of a parameter, as a tree. A leaf has a size; any other node has
+// parts side by side, repeated `per` times if that is given.
 struct DimTreePart;
 struct DimTree {
   Span where;
-  Expression size;  // of a leaf
+  Expression size;  // for a leaf
   std::optional<Expression> per;
-  std::vector<DimTreePart> parts;  // none: a leaf
+  std::vector<DimTreePart> parts;  // empty for a leaf
 };
 struct DimTreePart {
   std::string name;
   DimTree dim;
 };
 
-// What a layer keeps while it generates, beside what it stores.
+// A cache or state that a layer holds during generation, besides its
+// parameters.
 struct StateStep {
   enum class Kind : uint8_t {
-    Cache,    // of every token; dims: one, its elements
-    State,    // of every sequence; dims: its shape
-    Nothing,  // the layer keeps nothing, whatever its blocks say
+    Cache,    // an entry per token; dims: one, its elements
+    State,    // one per sequence; dims: its shape
+    Nothing,  // no cache or state, whatever the layer's blocks say
   };
   Kind kind = Kind::Cache;
   Span where;
   std::string name;
   std::optional<Expression> when;
   std::vector<DimTree> dims;
-  // Of a cache: tokens that are kept, 0 for all; none: as the table `window`
-  // says.
+  // Cache: the number of previous tokens that the layer sees, 0 for all; none:
+  // the table `window` decides.
   std::optional<Expression> window;
-  // Of a cache: how many tokens become one entry; none: 1.
+  // Cache: the number of tokens that are compressed into one entry; none: 1.
   std::optional<Expression> every;
-  // Of a cache of what an encoder gives: how many tokens that are.
+  // Cache: the entries are for the outputs of an encoder, which has `tokens`
+  // tokens.
   bool source = false;
-  std::optional<Expression> tokens;  // none: it depends on the input
-  std::optional<DType> dtype;        // none: that of the config
+  std::optional<Expression> tokens;  // none: the number depends on the input
+  std::optional<DType> dtype;        // none: the config's dtype
 };
 
 struct ModuleCase;
 
-// What a linear layer is, as far as quantisation treats some otherwise.
+// The kind of a linear layer, as far as quantisation methods distinguish them.
 enum class LinearRole : uint8_t {
   Layer,
   Head,       // the output embedding
-  Last,       // what a model for another task ends with
-  Gate,       // so small that most keep it as it is
-  Router,     // the same, and no linear layer since transformers 5
-  Grouped,    // each group on its own: no linear layer to bitsandbytes
-  Experts,    // of gpt-oss, whose MXFP4 form is known
-  Parameter,  // a matrix that is no linear layer where it is computed
+  Last,       // the last layer of a model for another task
+  Gate,       // so small that most programs do not quantise it
+  Router,     // the same, and not a linear layer since transformers 5
+  Grouped,    // separate groups: not a linear layer to bitsandbytes and torchao
+  Experts,    // stacked experts of gpt-oss, whose MXFP4 form is known
+  Parameter,  // a matrix that is not a linear layer in the computation
 };
 
-// A module with its parameters, or several.
+// A module with its parameters, or a step that contains several.
 struct ModuleStep {
   enum class Kind : uint8_t {
     Linear,     // dims: out, in
     Embedding,  // dims: rows, columns
     RmsNorm,    // dims: size
     LayerNorm,  // dims: size
-    Parameter,  // dims: its shape
-    Buffer,     // the same, of a tensor that is no parameter
+    Parameter,  // dims: the shape
+    Buffer,     // the same, for a tensor that is not a parameter
     Block,
     Section,
     Repeat,
@@ -148,117 +152,118 @@ struct ModuleStep {
   };
   Kind kind = Kind::Linear;
   Span where;
-  std::string what;  // of a block or section, its name
-  std::string name;  // of the module; "" for none of its own
+  std::string what;  // the name of a Block or Section
+  std::string name;  // of the module; "" if it adds none
   std::optional<Expression> when;
 
   std::vector<DimTree> dims;
   std::optional<Expression> bias;
-  // Of a norm: what is added to its weight before it is used.
+  // Norms: the number that is added to the weight before it is used.
   std::optional<Expression> offset;
   std::string weight_name = ".weight";
   std::string bias_name = ".bias";
-  bool inputs_first = false;  // its matrix is [in, out]
+  bool inputs_first = false;  // the matrix is stored [in, out]
   LinearRole role = LinearRole::Layer;
   std::optional<DType> dtype;
 
-  std::vector<std::pair<std::string, Expression>> arguments;  // of a block
-  std::string part;                                           // of a section
+  std::vector<std::pair<std::string, Expression>> arguments;  // Block's
+  std::string part;                                           // Section's block
 
-  std::optional<Expression> count;  // of a repeat
-  std::optional<Expression> start;  // the first index; default 0
+  std::optional<Expression> count;  // Repeat: how often
+  std::optional<Expression> start;  // Repeat: the first index; none: 0
   std::string index;
-  bool stacked = false;  // one tensor with a dimension in front
+  bool stacked = false;  // one tensor with an additional first dimension
   std::vector<ModuleStep> steps;
   std::vector<StateStep> state_steps;
-  std::vector<ModuleCase> cases;  // of a switch
+  std::vector<ModuleCase> cases;  // Switch
 };
 
 struct ModuleCase {
-  std::optional<Expression> when;  // none: otherwise
+  std::optional<Expression> when;  // none: always applies
   std::vector<ModuleStep> steps;
   std::vector<StateStep> state_steps;
 };
 
 struct BlockArgument {
   std::string name;
-  std::optional<Expression> otherwise;  // computed where the block is used
+  std::optional<Expression> otherwise;  // the default, evaluated at each use
 };
 
-// An attribute of an operation: a value, some, or text that stands for itself.
+// An attribute of an operation: a value, a list of values, or a text.
 struct ForwardAttribute {
   std::string name;
   Span where;
   std::vector<Expression> values;
   bool is_list = false;
-  std::string text;  // where there are no values
+  std::string text;  // if there are no values
 };
 
 struct ForwardCase;
 
-// One operation of a forward pass, or several. A statement of the file
-// (model/architecture/statement.h) becomes one for each operation. Names of
-// values are those of the block that the step belongs to.
+// An operation of a forward pass, or a step that contains several. A statement
+// of the file (model/language/statement.h) becomes one step per operation.
+// Names of values belong to the block that contains the step.
 struct ForwardStep {
   enum class Kind : uint8_t {
     Op,          // an operation of graph files
-    Apply,       // a module or block of the same block, or a block without any
+    Apply,       // a module or block of this block, or a block without modules
     Weight,      // the matrix of a module, as a value
     Unembed,     // the product with the rows of an embedding
-    Activation,  // by its name in a config
-    Rotate,      // positions, according to the config
-    Heads,       // cuts queries into heads, or pairs them with their KV heads
-    Experts,     // the weighted outputs of the experts of each token
+    Activation,  // an activation function, by its name in a config
+    Rotate,      // rotary positions, according to the config
+    Heads,       // splits values into heads, or computes attention with them
+    Experts,     // the weighted outputs of each token's experts
     Same,        // another name for a value
-    Require,     // else the config is refused
+    Require,     // refuses the config unless the condition holds
     Note,        // shown with the run
-    Repeat,      // the steps of modules that are repeated
+    Repeat,      // the steps of repeated modules
     Switch,
   };
   Kind kind = Kind::Op;
   Span where;
-  std::string what;  // operation; module, or block without a name; of a repeat
-                     // its name: "layers.{i}"
-  // Of a weight: modules to read where the one before is not stored.
+  std::string what;  // the operation, the module, or a block that has no name;
+                     // Repeat: its name, "layers.{i}"
+  // Weight: the modules to read if the one before is not stored, in order.
   std::vector<std::string> otherwise;
   std::vector<std::string> in;
   std::vector<std::string> out;
-  // Only the next steps of the same statement read the result.
+  // Only the following steps of the same statement read the result.
   bool is_unnamed = false;
-  std::string as;  // prefix of the names of a block's values
+  std::string as;  // prefix for the names of a block's values
   std::optional<Expression> when;
-  // Semantic axes of the result, "" for none; or the name of a layout
-  // (model/architecture/layouts.h).
+  // The semantic axes of the result, "" for a dimension without one; or the
+  // name of a layout (model/architecture/layouts.h).
   std::vector<std::string> axes;
   std::string layout;
-  // A number that is scaled or shifted by: where `by` has this value the step
-  // computes nothing.
+  // For a value scaled or shifted by a number: the value of `by` for which the
+  // step computes nothing.
   std::optional<double> neutral;
   std::vector<ForwardAttribute> attributes;
-  // Arguments of a block besides those that its modules have; of `activate`
-  // and `unembed` the text that is named so.
+  // Arguments of a block besides those of its modules; for `activate` and
+  // `unembed`, the text of the same name; for a requirement, its condition.
   std::vector<std::pair<std::string, Expression>> arguments;
-  std::string message;  // of a requirement or a note
-  // Of experts: the block that mixes gate and up, "" for an activation.
+  std::string message;  // Require, Note
+  // Experts: the block that combines gate and up; "" for an activation.
   std::string mix;
 
-  // Of a repeat: the value that layers hand on, what it is before the first,
-  // and its name in the last. The last step of a layer makes it.
+  // Repeat: the value that a layer passes to the next, the value that the first
+  // layer reads, and the name of the last layer's result. The last step of a
+  // layer makes the value.
   std::string carried;
   std::string first;
   std::string last;
   std::vector<ForwardStep> steps;
-  std::vector<ForwardCase> cases;  // of a switch
+  std::vector<ForwardCase> cases;  // Switch
 
   const Expression* argument(std::string_view key) const;
 };
 
 struct ForwardCase {
-  std::optional<Expression> when;  // none: otherwise
+  std::optional<Expression> when;  // none: always applies
   std::vector<ForwardStep> steps;
 };
 
-// What a block computes.
+// The computation of a block.
 struct BlockForward {
   Span where;
   std::vector<std::string> takes;  // values, in the order of `in`
@@ -267,22 +272,23 @@ struct BlockForward {
   std::vector<ForwardStep> steps;
 };
 
-// What a forward pass reads: tokens, or the numbers of an image.
+// An input of a forward pass: tokens, or the numbers of an image.
 struct InputRule {
   std::string name;
   Span where;
-  std::vector<Expression> shape;    // of a pass: `batch`, `length`, ..
-  std::vector<std::string> axes;    // semantic, "" for none
-  std::optional<Expression> below;  // integers from 0 up to less than this
+  std::vector<Expression> shape;    // may use `batch`, `length`, ..
+  std::vector<std::string> axes;    // semantic axes, "" for none
+  std::optional<Expression> below;  // integers from 0 to less than this
 };
 
-// The sizes of a pass, by which shapes of inputs are given: sequences, tokens
-// of each, and tokens that a decoder reads beside them.
+// The sizes of a forward pass, which the shapes of inputs can use: the number
+// of sequences, of tokens per sequence, and of tokens that a decoder reads
+// besides an encoder's.
 inline constexpr std::string_view kPassSizes[] = {"batch", "length",
                                                   "target_length"};
 
-// Beside these, what is computed knows which token fills sequences up, by
-// `pad_token_id`: -1 where that does not say.
+// A further name that blocks can use: the token that pads sequences, from
+// `pad_token_id`, or -1 if the config has none.
 inline constexpr std::string_view kPaddingToken = "padding_token";
 
 struct ModuleBlock {
@@ -292,11 +298,12 @@ struct ModuleBlock {
   std::vector<ModuleStep> steps;
   std::vector<StateStep> state_steps;
   std::optional<BlockForward> forward;
-  // Of all architectures: it sees its arguments, not the names of one.
+  // Every architecture can use the block, so it sees only its arguments and no
+  // names of an architecture.
   bool shared = false;
 };
 
-// What a class of models has: `LlamaForCausalLM`.
+// The steps of a model class such as `LlamaForCausalLM`.
 struct ArchitectureClass {
   std::string class_name;
   Span where;
@@ -304,15 +311,16 @@ struct ArchitectureClass {
   std::vector<StateStep> state_steps;
 };
 
-// What another version, or a program's memory, calls a part of a module's name.
+// A component of module names that another version, or a model in memory, names
+// differently.
 struct OtherName {
-  std::string part;   // "block_sparse_moe", as this file has it
-  std::string other;  // "mlp"
+  std::string part;   // the name in this file: "block_sparse_moe"
+  std::string other;  // the other name: "mlp"
 };
 
-// What modules are called in memory whose tensors are saved under another name,
-// by the beginning of that: `vision_tower` is `model.vision_tower`. A component
-// `*` is a number.
+// The name in memory of modules that are saved under another name. Both are
+// beginnings of names: `vision_tower` is `model.vision_tower`. A component `*`
+// is a number.
 struct ModuleName {
   std::string saved;
   std::string in_memory;
@@ -320,60 +328,63 @@ struct ModuleName {
 
 struct Architecture;
 
-// A part of a config with an architecture of its own: `vision_config`.
+// A part of a config that has its own architecture, such as `vision_config`.
 struct ConfigSection {
   std::string name;
   Span where;
   std::string key;
   std::shared_ptr<const Architecture> architecture;
-  // Those that it has instead where its `model_type` is one of theirs.
+  // Architectures that apply instead if the section's `model_type` is one of
+  // theirs.
   std::vector<std::shared_ptr<const Architecture>> others = {};
-  // It is that of the section's own `model_type`, and the one above where it
-  // has none.
+  // The section's own `model_type` determines the architecture; `architecture`
+  // applies if it has none.
   bool by_model_type = false;
-  // Where the config has none, all its values are those of its class.
+  // If the config lacks the section, all its values are the defaults of its
+  // class.
   bool has_defaults = false;
-  // A config may lack it: what uses it is then left out.
+  // The config may lack the section; steps that use it then have a condition.
   bool is_optional = false;
-  // Its keys may stand at the top of the config, beside those of the whole.
+  // The section's keys may be at the top level of the config, among those of
+  // the whole.
   bool may_be_flat = false;
 
-  // Whether this config has them there: no map of its own.
+  // Returns whether this config has them there: that is allowed, and the config
+  // has no map for the section.
   bool is_flat(const Node& config) const;
 };
 
 struct Architecture {
   std::string name;
   std::string summary;
-  std::string like;  // the one that it builds on; "" for none
+  std::string like;  // the architecture that this one extends; "" for none
   std::vector<std::string> model_types;
-  // Methods of quantisation whose tensors are not known of it.
+  // Methods of quantisation whose tensors are unknown for this architecture.
   std::vector<std::string> quantisations_unknown;
-  // What the scales of FP8 are called in checkpoints that transformers 5 did
-  // not write, where that is not `weight_scale_inv`. Their config may say that
-  // they are one byte each, and that experts have 4 bits.
+  // The name of FP8 scales in checkpoints that transformers 5 did not write, if
+  // it is not `weight_scale_inv`. Configs of such checkpoints may specify
+  // scales of one byte and experts of 4 bits.
   std::string released_scale;
-  // Keys that change tensors by their recording, and are known not to matter.
+  // Keys that are recorded as changing tensors, but are known not to matter.
   std::vector<std::string> ignored_keys;
   std::vector<ValueRule> values;
   std::vector<Requirement> requirements;
   std::vector<ArchitectureNote> notes;
   std::vector<OtherName> other_names;
-  // By class.
+  // Keyed by the name of the model class.
   std::map<std::string, std::vector<ModuleName>, std::less<>> module_names;
-  // Whether its forward pass is what its blocks compute, and what a config must
-  // fulfil for that.
+  // Whether the blocks define the forward pass. A config must then fulfil
+  // `forward_requirements`.
   bool computes = false;
-  // Whether a model without a config may be taken for one of it: not where its
-  // names may be all of another's.
+  // Whether a model without a config may be recognised by its names as this
+  // architecture; false if another architecture may have all of these names.
   bool by_names = true;
   std::vector<Requirement> forward_requirements;
   std::vector<InputRule> inputs;
   std::map<std::string, ModuleBlock, std::less<>> blocks;
-  std::vector<ArchitectureClass>
-      classes;  // the first is meant where a config names none
+  std::vector<ArchitectureClass> classes;  // the first is the default
   std::vector<ConfigSection> sections;
-  std::vector<SourcePtr> sources;  // keep places alive
+  std::vector<SourcePtr> sources;  // own the text of the spans
 
   const ValueRule* find_value(std::string_view name) const;
   const ArchitectureClass* find_class(std::string_view class_name) const;
@@ -381,26 +392,27 @@ struct Architecture {
   const InputRule* find_input(std::string_view name) const;
 };
 
-// A name of every architecture: the major version of transformers that wrote
-// the config, 0 where that does not say.
+// A name that every architecture has: the major version of transformers that
+// wrote the config, or 0 if the config does not say.
 inline constexpr std::string_view kSavedBy = "saved_by";
 
-// How often an architecture may build on another, and blocks may nest.
+// The maximum length of a chain of architectures that extend one another, and
+// the maximum nesting of blocks.
 inline constexpr size_t kMaxArchitectureDepth = 16;
 
-// Finds another architecture by its name; null, with the reason reported, where
-// there is none.
+// Finds another architecture by its name. Returns null if there is none.
 using FindArchitecture =
     std::function<std::shared_ptr<const Architecture>(std::string_view name)>;
 
-// Reads a file. `shared` are blocks that every architecture may use. What is
-// wrong is SP018, or SP002 and SP004, at its place.
+// Reads an architecture file. `shared` contains the blocks that every
+// architecture can use. Reports mistakes as SP018, or SP002 and SP004, at their
+// location, and then returns null.
 std::shared_ptr<const Architecture> read_architecture(
     const SourcePtr& source,
     const std::map<std::string, ModuleBlock, std::less<>>& shared,
     const FindArchitecture& find, Diagnostics& diags);
 
-// The blocks of a file that has nothing else.
+// Reads a file that contains only blocks.
 std::optional<std::map<std::string, ModuleBlock, std::less<>>> read_blocks(
     const SourcePtr& source, Diagnostics& diags);
 

@@ -16,7 +16,7 @@ constexpr std::string_view kLatent = "_rank";
 constexpr std::string_view kNorm = "norm";
 constexpr std::string_view kRouter = "router";
 
-// Of a part of the model, `vision.hidden`, without the part.
+// Removes the name of the part from a label: `vision.hidden` becomes `hidden`.
 std::string_view own_label(std::string_view label) {
   return label.substr(label.rfind('.') + 1);
 }
@@ -26,7 +26,7 @@ bool is_norm(const ModuleStep& step) {
          step.kind == ModuleStep::Kind::LayerNorm;
 }
 
-// What gives a number for every expert, or a gate of a few.
+// Returns whether the step computes a number per expert, or is a small gate.
 bool is_router(const ModuleStep& step, const DimKind& out) {
   return step.kind == ModuleStep::Kind::Linear &&
          (step.role == LinearRole::Router || step.role == LinearRole::Gate ||
@@ -50,7 +50,7 @@ void label_weight(const ModuleStep& step, DimKind& out, DimKind& in,
   }
   out.axis = axis_label(out);
   in.axis = axis_label(in);
-  // What two parts of the residual stream side by side are.
+  // Two parts of the residual stream side by side are still `hidden`.
   const bool of_hidden = !in.parts.empty() &&
                          std::ranges::all_of(in.parts, [](const DimPart& part) {
                            return own_label(part.label) == kHidden;
@@ -80,7 +80,7 @@ void label_parameter(const ModuleStep& step, ParameterKind& dims) {
   if (dims.size() == 1) return label_vector(step, dims.front());
   for (size_t i = 0; i < dims.size(); ++i) {
     dims[i].axis = axis_label(dims[i]);
-    // No label is of two dimensions.
+    // A parameter has each label at most once.
     for (size_t j = 0; j < i; ++j) {
       if (dims[j].axis == dims[i].axis) dims[i].axis.clear();
     }

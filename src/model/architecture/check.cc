@@ -33,7 +33,7 @@ class NameCheck {
       }
     }
     global.insert(std::string(kSavedBy));
-    auto in_layers = global;  // what the steps of classes and body see
+    auto in_layers = global;  // names that the expressions of tables can use
     in_layers.insert("i");
     for (const ValueRule& rule : all.values) {
       if (rule.kind == ValueRule::Kind::Table) in_layers.insert(rule.name);

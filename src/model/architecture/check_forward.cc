@@ -43,8 +43,9 @@ class ForwardCheck {
     return diags_.error(Code::InvalidArchitecture, where, std::move(message));
   }
 
-  // What a class reads: its first block does, which is written more than once
-  // where its name depends on a condition.
+  // Checks that the values which the first block of a class takes are inputs of
+  // the model. If the block's name depends on a condition, the class has
+  // several steps for the same block.
   void check_inputs(const ArchitectureClass& model) {
     if (model.steps.empty()) return;
     const ModuleStep& first = model.steps.front();
@@ -104,7 +105,8 @@ class ForwardCheck {
     }
   }
 
-  // `values` are those that there are, to which it adds what the steps make.
+  // Checks steps. `values` contains the values that exist before them; the
+  // values that they make are added.
   void check_steps(const std::vector<ForwardStep>& steps,
                    const std::vector<ModuleStep>& modules,
                    const ModuleBlock& block, const Known& names,
@@ -134,7 +136,7 @@ class ForwardCheck {
         check_repeat(step, modules, block, names, values);
       }
       if (step.kind == Kind::Switch) {
-        // What each of the cases makes is there behind them.
+        // A value exists after the switch only if every case makes it.
         Known made;
         for (size_t i = 0; i < step.cases.size(); ++i) {
           const ForwardCase& one = step.cases[i];
@@ -176,7 +178,8 @@ class ForwardCheck {
     values.insert(step.carried);
   }
 
-  // Modules of that name, through switches: there may be one in each case.
+  // Finds the modules of that name, including those in the cases of switches;
+  // there may be one in each case.
   void find_modules(const std::vector<ModuleStep>& modules,
                     std::string_view name,
                     std::vector<const ModuleStep*>& found) const {
@@ -195,7 +198,8 @@ class ForwardCheck {
     }
   }
 
-  // "norms.{h}.weight" of modules that are repeated.
+  // Returns whether the step reads a parameter of repeated modules, such as
+  // "norms.{h}.weight".
   static bool is_repeated(const ForwardStep& step,
                           const std::vector<ModuleStep>& modules) {
     for (const ModuleStep& each : modules) {
@@ -237,7 +241,8 @@ class ForwardCheck {
     check_function(step, block->second, names);
   }
 
-  // Neither a module, nor a block, nor an operation.
+  // Reports a call of something that is neither a module, a block nor an
+  // operation.
   void no_call(const ForwardStep& step,
                const std::vector<ModuleStep>& modules) {
     auto problem = refuse(
@@ -261,8 +266,8 @@ class ForwardCheck {
     }
   }
 
-  // The use of a block without modules: what it is not given it has from where
-  // it is used.
+  // Checks a call of a block without modules. Arguments that the call does not
+  // give have defaults, which are evaluated at the call.
   void check_function(const ForwardStep& step, const ModuleBlock& block,
                       Known names) {
     check_arguments(step, block, true);
@@ -277,7 +282,8 @@ class ForwardCheck {
     }
   }
 
-  // What experts make of gate and up is a function of both.
+  // Checks the block that combines gate and up of experts: a function of two
+  // values.
   void check_mix(const ForwardStep& step, const Known& names) {
     const auto block = all_.blocks.find(step.mix);
     if (block == all_.blocks.end() || !block->second.forward ||

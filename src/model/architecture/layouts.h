@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layouts: the semantic axes of the values of a forward pass, by the name that
-// an architecture file gives them: `output = o_proj(joined) as tokens`.
+// Layouts: the semantic axes of the values of a forward pass. Architecture
+// files refer to a layout by name: `output = o_proj(joined) as tokens`.
 //
-// A semantic axis (BATCH, LENGTH, HEAD, ..) is what the rules' table of axes
-// maps to axes of the mesh; a value with a layout is sharded so where it is
-// computed. "" is a dimension that no axis shards.
+// The rules map a semantic axis (BATCH, LENGTH, HEAD, ..) to axes of the mesh;
+// a value with a layout is sharded accordingly where it is computed. "" marks a
+// dimension that no axis shards.
 #pragma once
 
 #include <array>
@@ -23,8 +23,8 @@ struct ValueLayout {
   size_t rank = 0;
 };
 
-// `queries` and `keys` are those of heads that nothing groups; grouped_axes()
-// has the others.
+// `queries` is for attention without groups and `keys` for several KV heads;
+// layout_axes() handles the other cases.
 inline constexpr ValueLayout kValueLayouts[] = {
     {"tokens", {"BATCH", "LENGTH", ""}, 3},
     {"intermediate", {"BATCH", "LENGTH", "MLP_INTERMEDIATE"}, 3},
@@ -52,9 +52,10 @@ inline std::vector<std::string> layout_names() {
   return names;
 }
 
-// The axes of a layout for a value of `rank` dimensions. Queries of grouped
-// attention are [batch, length, kv_heads, group, head_dim]. A single KV head
-// cannot be sharded: the query heads of its group can, and keys are whole.
+// Returns the axes of a layout for a value of `rank` dimensions. Queries of
+// grouped attention are [batch, length, kv_heads, group, head_dim]. A single KV
+// head cannot be sharded: HEAD then shards the query heads of its group, and
+// keys are replicated.
 inline std::vector<std::string> layout_axes(const ValueLayout& layout,
                                             size_t rank, int64_t kv_heads) {
   if (layout.name == "queries" && rank == 5) {

@@ -35,7 +35,8 @@ bool is_plain(std::string_view text) {
   return text.find_first_of("*+?()[]{}|^$\\") == text.npos;
 }
 
-// `*` and `?` of fnmatch, which cross dots; brackets are not known.
+// Translates `*` and `?` of fnmatch, which also match dots. Brackets are not
+// supported.
 std::string glob_regex(std::string_view glob) {
   std::string regex;
   for (const char c : glob) {
@@ -55,7 +56,7 @@ std::string_view last_component(std::string_view name) {
   return dot == name.npos ? name : name.substr(dot + 1);
 }
 
-// The last component with a dot on either side; empty where there is none.
+// Returns the last component with a dot on either side; empty if there is none.
 std::string_view inner_component(std::string_view text) {
   const size_t last = text.rfind('.');
   if (last == text.npos || last == 0) return {};
@@ -64,8 +65,9 @@ std::string_view inner_component(std::string_view text) {
   return text.substr(before + 1, last - before - 1);
 }
 
-// Where `path` goes on behind components that are those of `names`; empty where
-// it does not begin with them. A `*` is any number, which is kept.
+// Returns where `path` continues after the components in `names`, or nothing if
+// it does not begin with them. A `*` is any number, which is appended to
+// `numbers`.
 std::optional<size_t> rest_behind(std::string_view names, std::string_view path,
                                   std::vector<std::string_view>& numbers) {
   size_t at = 0;
@@ -170,7 +172,8 @@ bool ModulePatterns::add(ConfigReader& config, std::string_view key,
   const std::string_view pattern =
       std::string_view(entry.text).substr(marked ? kRegexMark.size() : 0);
   if (marked || !is_plain(pattern)) entry.regex = compiled(pattern);
-  // A glob such as `*.attn.*` is no regular expression, and need not be.
+  // A glob such as `*.attn.*` is not a valid regular expression and need not
+  // be.
   if (entry.regex != nullptr && !entry.regex->ok()) {
     if (marked) {
       config
@@ -210,7 +213,8 @@ bool ModulePatterns::means(const Entry& entry, std::string_view name,
     case PatternStyle::Modules: {
       if (name.ends_with(text)) return true;
       if (entry.regex == nullptr || text.starts_with(kRegexMark)) {
-        // Its dots mean any character; no list says so in earnest.
+        // To transformers its dots match any character, which no real list
+        // relies on.
         return is_around(text, name) ||
                (text.ends_with('.') && name.starts_with(text));
       }

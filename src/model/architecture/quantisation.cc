@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sections of a config that say how a model is quantised.
+// Reads the sections of a config that describe how a model is quantised.
 #include "model/architecture/quantisation.h"
 
 #include <algorithm>
@@ -15,8 +15,8 @@ using Scales = WeightScheme::Scales;
 
 constexpr int64_t kMaxGroup = 1 << 20;
 
-// Where a config may say that a model is quantised. MLX says `quantization`,
-// and repeats it under the other name, which names no method then.
+// The keys that may contain a quantisation. MLX writes `quantization`, and
+// repeats it under another of these keys, which then names no method.
 constexpr const char* kKeys[] = {"quantization", "quantization_config",
                                  "compression_config", "quant_config",
                                  "quantize_config"};
@@ -45,8 +45,8 @@ bool is_true(ConfigReader& section, std::string_view key) {
   return value && value->boolean() == true;
 }
 
-// "`awq`", "4 bits in groups of 64" of MLX, which names no method; "" where
-// nothing is said.
+// Returns "`awq`", or "4 bits in groups of 64" for MLX, which names no method;
+// "" if the config says neither.
 std::string method_text(const Node& quantisation) {
   if (!quantisation.is_map()) return "";
   const auto method = quantisation.find("quant_method");
@@ -58,7 +58,7 @@ std::string method_text(const Node& quantisation) {
          std::to_string(*group->integer());
 }
 
-// Inputs in a group: `group_size`, of which -1 means all.
+// Reads `group_size`, the inputs in a group. Returns 0 for -1, which means all.
 std::optional<int64_t> read_group(ConfigReader& section) {
   const auto value = section.find("group_size");
   const auto group = value ? value->integer() : std::nullopt;
@@ -73,7 +73,8 @@ std::optional<int64_t> read_group(ConfigReader& section) {
 
 constexpr int64_t kMxfp4Group = 32;
 
-// Two values of 4 bits in a byte, 32 of which share a scale of one byte.
+// Returns the scheme of experts with two values of 4 bits in a byte, 32 of
+// which share a scale of one byte.
 WeightScheme packed_experts(const std::string& scale_name) {
   WeightScheme scheme;
   scheme.format = WeightFormat::PackedFloats;
@@ -86,8 +87,8 @@ WeightScheme packed_experts(const std::string& scale_name) {
   return scheme;
 }
 
-// ModelOpt rewrites the experts of such a checkpoint: those that it names; all
-// else stays as it was.
+// Reads the experts that ModelOpt has rewritten in such a checkpoint. They are
+// named in the config; all other layers are unchanged.
 bool read_rewritten_experts(ConfigReader& fp8, Quantisation& result) {
   const auto method = fp8.find("moe_quant_algo");
   const auto all = fp8.find("quant_algo");
@@ -120,7 +121,7 @@ bool read_rewritten_experts(ConfigReader& fp8, Quantisation& result) {
   return true;
 }
 
-// Experts, where they are stored otherwise than the FP8 layers beside them.
+// Reads how experts are stored if that differs from the other FP8 layers.
 bool read_experts(const Architecture& architecture, ConfigReader& config,
                   ConfigReader& fp8, bool released, int64_t saved_by,
                   Quantisation& result) {
@@ -246,8 +247,9 @@ std::optional<Quantisation> read_awq(ConfigReader& awq) {
   return result;
 }
 
-// GPTQModel: regular expressions for how names of modules begin, in order. `-:`
-// keeps a module as it is; others may give it another scheme.
+// Reads `dynamic` of GPTQModel: regular expressions for the beginnings of
+// module names, in order. `-:` excludes a module; other entries may give it
+// another scheme, which is refused.
 bool read_gptq_dynamic(ConfigReader& gptq, Quantisation& result) {
   const auto map = gptq.find("dynamic");
   if (!map) return true;
@@ -274,8 +276,8 @@ bool read_gptq_dynamic(ConfigReader& gptq, Quantisation& result) {
   return result.excluded.has_value();
 }
 
-// Programs that name the packing leave out biases which a model has not; older
-// ones store zeros for them.
+// Reads the section of GPTQ. Programs that name the packing omit biases that a
+// model does not have; older ones store zeros for them.
 std::optional<Quantisation> read_gptq(ConfigReader& gptq) {
   if (!knows_keys(gptq, {"quant_method",
                          "bits",
@@ -445,8 +447,8 @@ std::optional<WeightScheme> read_mlx_scheme(ConfigReader& mlx) {
   return scheme;
 }
 
-// Keys besides those of a scheme are names of modules that have another one, or
-// none: false.
+// Reads the section of MLX. Keys besides those of a scheme are names of modules
+// that have another scheme, or are not converted: false.
 std::optional<Quantisation> read_mlx(ConfigReader& mlx) {
   auto scheme = read_mlx_scheme(mlx);
   if (!scheme) return std::nullopt;
@@ -522,7 +524,8 @@ void refuse_key(ConfigReader& config, std::string_view key, const Node& value) {
       .help(std::string(kUseTensors));
 }
 
-// What the config itself says; a method of None where it says nothing.
+// Reads the quantisation in the config itself. The method is None if there is
+// none.
 std::optional<Quantisation> read_own(const Architecture& architecture,
                                      ConfigReader& config, int64_t saved_by) {
   for (const std::string_view key : kKeys) {
@@ -536,7 +539,7 @@ std::optional<Quantisation> read_own(const Architecture& architecture,
     } else if (name && key != "quant_config" && key != "quantize_config") {
       method = find_method(name->text());
       if (method == QuantMethod::Mlx) method.reset();
-      // The older place of one method alone.
+      // Only compressed-tensors used this key, in older versions.
       if (key == "compression_config" &&
           method != QuantMethod::CompressedTensors) {
         method.reset();

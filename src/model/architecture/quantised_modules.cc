@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which linear layers a method converts.
+// Decides which linear layers a method converts.
 //
-// The lists of a config are read as the library does that writes them; where
-// versions of transformers differ, by the version that wrote the config. Where
-// that is not said and matters, the config is refused.
+// The lists of a config are read like the library that writes them. If versions
+// of transformers differ, the version that wrote the config decides. If that is
+// unknown and matters, the config is refused.
 #include "base/text.h"
 #include "base/words.h"
 #include "model/architecture/quantisation.h"
@@ -52,7 +52,7 @@ class Chooser {
       return kPlainWeight;
     }
     if (is_stacked()) {
-      // They are no linear layers, of which alone transformers converts some.
+      // Transformers converts only linear layers, and these are not.
       if (all_.while_loading()) return kPlainWeight;
       if (layers_.stacked.empty()) layers_.stacked = place_.path;
       if (all_.method == QuantMethod::CompressedTensors) return by_targets();
@@ -72,7 +72,8 @@ class Chooser {
     }
   }
 
-  // Checkpoints that transformers 5 quantises itself differ from all others.
+  // Records layers that transformers 5 stores differently if it quantises the
+  // model itself.
   void note(const WeightScheme& scheme) {
     if (!is_new()) return;
     const bool whole = linear_.out % scheme.block_rows == 0 &&
@@ -106,8 +107,9 @@ class Chooser {
     return std::nullopt;
   }
 
-  // Whether it is of a part beside the text model, which no list names and
-  // which the programs of these methods leave as it is.
+  // Returns whether the layer belongs to a part other than the text model. No
+  // list names such layers, and the programs of these methods do not convert
+  // them.
   bool is_outside_text() {
     if (!place_.in_section || place_.part == "text_config") return false;
     if (layers_.outside_text.empty()) layers_.outside_text = place_.path;
@@ -120,33 +122,36 @@ class Chooser {
   bool is_new() const { return all_.saved_by >= 5; }
   bool is_old() const { return all_.saved_by > 0 && all_.saved_by < 5; }
 
-  // Under its name in memory, or as it is saved, which it was called in memory
-  // by earlier versions of the same program.
+  // Returns whether a list names the layer by its name in memory or by its
+  // saved name, which was its name in memory in earlier versions of the same
+  // program.
   bool is_named(const ModulePatterns& list, PatternStyle style) const {
     return list.matches(place_.in_memory, style) ||
            (place_.path != place_.in_memory &&
             list.matches(place_.path, style));
   }
 
-  // Experts are one module since transformers 5, and stacked ones before.
+  // Returns the path of the module that contains all experts, if the layer is
+  // an expert: experts are one module since transformers 5, and stacked ones
+  // were before.
   std::string_view around_experts(std::string_view path) const {
     const bool one = place_.expert || is_stacked();
     const size_t experts = one ? path.rfind(".experts.") : path.npos;
     return experts == path.npos ? path : path.substr(0, experts + 8);
   }
 
-  // The name that transformers 5 matches lists against. For torchao it is the
-  // parameter's, so `o_proj` does not match as a suffix.
+  // Returns the name that transformers 5 matches lists against. For torchao it
+  // is the name of the parameter, so `o_proj` does not match as a suffix.
   std::string name_in_list(std::string_view module) const {
     std::string name(around_experts(module));
     return all_.method == QuantMethod::Torchao ? name + ".weight" : name;
   }
 
-  // Whether a list names the module.
+  // Returns whether a list excludes the module from the conversion.
   std::optional<bool> is_excluded() {
     if (!all_.excluded) return false;
     const ModulePatterns& excluded = *all_.excluded;
-    // Heads of other names are called so since transformers 5.
+    // Since transformers 5, heads of other names are also called `lm_head`.
     if (place_.role == LinearRole::Head && excluded.has("lm_head")) return true;
     switch (all_.method) {
       case QuantMethod::CompressedTensors:
@@ -170,7 +175,7 @@ class Chooser {
     return std::nullopt;
   }
 
-  // Whether transformers 5 leaves the module as it is.
+  // Returns whether transformers 5 excludes the module from the conversion.
   std::optional<bool> is_excluded_in_memory() {
     const ModulePatterns& excluded = *all_.excluded;
     const std::string_view bad = is_new() ? excluded.unreadable() : "";
@@ -201,13 +206,13 @@ class Chooser {
                           in_backticks(all));
     }
     if (all_.method != QuantMethod::Fp8 || place_.path == all) return false;
-    // FP8 renames entries of its list as it renames saved tensors: those that
-    // are the name of a module, and not how a name ends, surely.
+    // FP8 renames the entries of its list like saved tensors. That is certain
+    // only for entries that are the name of a module, not the end of a name.
     const std::string_view path = around_experts(place_.path);
     for (size_t end = 0; end < path.size();) {
       end = std::min(path.find('.', end + 1), path.size());
       const std::string_view outer = path.substr(0, end);
-      // What is saved of stacked experts is a part of their module.
+      // The saved tensors of stacked experts are parts of their module.
       const bool is_part = is_stacked() && end == place_.path.size();
       if (!is_part && excluded.is_all_of(outer) &&
           is_around(name_in_memory(*place_.renames, outer),
@@ -231,9 +236,9 @@ class Chooser {
     return std::nullopt;
   }
 
-  // Whether it is a linear layer to the library.
+  // Returns whether the layer is a linear layer to the library.
   std::optional<bool> is_linear() {
-    // GPT-2's are modules of another class.
+    // The layers of GPT-2 are modules of another class.
     if (linear_.inputs_first && all_.method == QuantMethod::Torchao) {
       return false;
     }
@@ -250,14 +255,15 @@ class Chooser {
     return std::nullopt;
   }
 
-  // FP8, AWQ, bitsandbytes and torchao.
+  // Chooses for FP8, AWQ, bitsandbytes and torchao.
   Choice by_transformers() {
     const bool awq = all_.method == QuantMethod::Awq;
     const bool fp8 = all_.method == QuantMethod::Fp8;
     if (!all_.excluded || awq) {
       if (place_.role == LinearRole::Head) return kPlainWeight;
       if (place_.role == LinearRole::Last) {
-        // Version 5 means the last parameter, which is a bias then.
+        // Version 5 excludes the last parameter by its name, which is then that
+        // of the bias.
         if (!place_.bias || is_old()) return kPlainWeight;
         if (!is_new()) {
           refuse_version(
@@ -269,7 +275,7 @@ class Chooser {
     }
     if (place_.expert && !fp8 && !is_old()) {
       if (is_new() && all_.while_loading()) {
-        return kPlainWeight;  // stacked in memory, and no linear layers
+        return kPlainWeight;  // stacked in memory, so not linear layers
       }
       if (all_.while_loading()) {
         refuse_version("experts are linear layers in transformers 4, not in 5");
@@ -299,7 +305,8 @@ class Chooser {
       ++layers_.excluded;
       return kPlainWeight;
     }
-    // No list says it, and programs that quantise keep what is so small.
+    // The config has no list for these, and quantising programs skip layers
+    // that are so small.
     if (place_.role == LinearRole::Gate || place_.role == LinearRole::Router) {
       if (layers_.router.empty()) layers_.router = place_.path;
       return kPlainWeight;
@@ -310,7 +317,7 @@ class Chooser {
     return scheme(0);
   }
 
-  // A name before a pattern, and that before a class.
+  // Targets that are names or patterns precede the class `Linear`.
   Choice by_targets() {
     std::optional<size_t> chosen;
     for (const bool by_class : {false, true}) {
@@ -328,7 +335,8 @@ class Chooser {
     return kPlainWeight;
   }
 
-  // The entry of a module, or of one around it.
+  // Returns the entry of the module or of the innermost enclosing module that
+  // has one.
   std::optional<size_t> entry() const {
     for (std::string_view name :
          {std::string_view(place_.in_memory), std::string_view(place_.path)}) {
@@ -352,7 +360,8 @@ class Chooser {
     return kPlainWeight;
   }
 
-  // mlx-lm has models of its own; those without experts have the same modules.
+  // mlx-lm has its own model classes; those without experts have the same
+  // modules.
   Choice mlx() {
     if (is_outside_text()) return kPlainWeight;
     if (place_.expert || is_stacked() || linear_.inputs_first ||
@@ -360,13 +369,13 @@ class Chooser {
         place_.role == LinearRole::Router || place_.role == LinearRole::Gate) {
       return refuse("is one that MLX stores in a way of its own");
     }
-    // mlx-vlm puts all of the text model into `language_model`.
+    // mlx-vlm moves the whole text model into `language_model`.
     for (const std::string& name :
          {place_.path, place_.in_memory, "language_model." + place_.path}) {
       const auto found = all_.named.find(name);
       if (found != all_.named.end()) return named(found->second);
     }
-    // Layers that do not consist of whole groups stay as they are.
+    // Layers that do not consist of whole groups are not converted.
     if (linear_.in % all_.groups.front().scheme.group != 0) return kPlainWeight;
     return scheme(0);
   }

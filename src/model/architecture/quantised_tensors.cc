@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tensors that stand for the weight [out, in] of a linear layer, with the
-// unit of cutting of each: the elements along a dimension that share a scale or
-// are packed into one word.
+// Lists the tensors that replace the weight [out, in] of a linear layer.
+// DimKind::block of each dimension is the number of elements that share a scale
+// or are packed into one word, so that no shard may separate them.
 //
 //   Fp8           weight [out, in], weight_scale_inv (or `scale`) per block
 //   Scaled        weight [out, in], weight_scale, weight_zero_point; torchao's
@@ -16,9 +16,9 @@
 //   Gptq          qweight i32 [in / n, out], qzeros i32 [groups, out / n],
 //                 scales [groups, out], g_idx i32 [in]
 //   Bits8         weight i8 [out, in], SCB f32 [out], weight_format u8 []
-//   Bits4         weight u8 [out x in / 2, 1], row after row, 64 values share
-//                 an `absmax`; quant_map; quant_state, which is JSON; where the
-//                 statistics are quantised too, nested_absmax of 256 of them
+//   Bits4         weight u8 [out x in / 2, 1], row after row; an `absmax` per
+//                 64 values; quant_map; quant_state, which is JSON; if the
+//                 statistics are also quantised, nested_absmax per 256 of them
 //   Blocks        NAME_blocks u8 [E, out, in / 32, 16], NAME_scales
 //   Mlx           weight u32 [out, in x bits / 32], scales and biases
 //                 [out, groups]
@@ -41,12 +41,12 @@ constexpr int64_t kMxfp4Block = 32;
 constexpr int64_t kMxfp4Bytes = 16;
 constexpr int64_t kBits4Block = 64;
 constexpr int64_t kBits4Values = 16;
-// bitsandbytes quantises the statistics of 256 blocks to 256 values.
+// bitsandbytes quantises 256 statistics together, each to one of 256 values.
 constexpr int64_t kNestedBlock = 256;
 constexpr int64_t kNestedValues = 256;
 
-// A dimension of which `factor` elements became one, and of which `block` of
-// those must stay together.
+// Returns the kind of a dimension after `factor` elements became one. No shard
+// may separate `block` of the resulting elements.
 DimKind scaled(DimKind kind, int64_t size, int64_t factor, int64_t block) {
   kind.block = block;
   if (factor == 1) return kind;
@@ -61,7 +61,8 @@ DimKind scaled(DimKind kind, int64_t size, int64_t factor, int64_t block) {
     }
     return kind;
   }
-  // Shards of whole heads and whole words: their number divides both.
+  // Shards consist of whole heads and whole words, so their number divides
+  // both.
   if (kind.count > 0) kind.count = std::gcd(kind.count, stored);
   return kind;
 }
@@ -103,7 +104,8 @@ class Writer {
       return false;
     }();
     if (!good) return std::nullopt;
-    // A dimension without a block may be cut anywhere, which is known here.
+    // A dimension without a block can be split anywhere: 0. (1 means that this
+    // is unknown.)
     for (CheckpointTensor& tensor : tensors_) {
       for (DimKind& dim : tensor.kind) {
         if (dim.block == 1) dim.block = 0;
@@ -154,8 +156,8 @@ class Writer {
     return scaled(linear_.in_kind, linear_.in, factor, block);
   }
 
-  // Inputs that may not be cut apart, as a number of stored elements, of which
-  // each is `factor` of them.
+  // Returns the number of stored elements whose inputs must not be separated;
+  // each stored element is `factor` inputs.
   int64_t group_block(int64_t factor) const {
     if (group_ >= linear_.in) return 1;
     return std::lcm(group_, factor) / factor;
@@ -175,7 +177,7 @@ class Writer {
     }
     return {};
   }
-  // Of a weight that is not packed.
+  // Returns the dimensions of a weight that is not packed.
   ParameterKind plain_kind() const {
     switch (scheme_.scales) {
       case Scales::Group:
@@ -186,8 +188,8 @@ class Writer {
         return {out(), in()};
     }
   }
-  // Scales of one byte are half of a weight's encoding and are placed with it;
-  // others are few, and are kept whole.
+  // Adds scales. One-byte scales are half of a weight's encoding and are
+  // sharded with it. Other scales are few and replicated.
   void add_scale(const std::string& name, DType dtype) {
     if (dtype == DType::F8E4M3 || dtype == DType::F8E8M0 ||
         dtype == DType::U8) {
@@ -197,8 +199,8 @@ class Writer {
     }
   }
 
-  // Of stacked experts, as transformers 5 stores what it quantises itself: the
-  // same shape, with a scale per block of each expert.
+  // Adds stacked experts as transformers 5 stores models that it quantises
+  // itself: in the same shape, with a scale per block of each expert.
   bool stacked_fp8() {
     const bool blocks = scheme_.scales == Scales::Block;
     const auto side = [&](int64_t size, const DimKind& kind, int64_t block,
@@ -322,8 +324,8 @@ class Writer {
     const int64_t groups = ceil_div(linear_.in, group_);
     // With desc_act the inputs of a group may be anywhere, so a device with
     // sharded inputs needs the scales of every group. The scales then have no
-    // label and stay whole unless a rule names them. The residual stream is
-    // gathered, so its scales keep their label.
+    // label and are replicated unless a rule names them. The residual stream is
+    // gathered, so its scales retain their label.
     DimKind scaled_groups = in(group_, scheme_.reordered ? groups : 1);
     if (scheme_.reordered && scaled_groups.axis != "hidden") {
       scaled_groups.axis.clear();
@@ -350,7 +352,8 @@ class Writer {
   bool bits4() {
     const auto values = checked_mul(linear_.out, linear_.in);
     if (!values) return refuse("has too many elements");
-    // Whole rows that consist of whole blocks; of these, bytes.
+    // Shards consist of whole rows and whole blocks. These are the bytes of the
+    // fewest rows that do.
     const int64_t rows = std::lcm(linear_.in, kBits4Block) / linear_.in;
     const bool whole = linear_.out % rows == 0;
     DimKind bytes;
@@ -363,7 +366,8 @@ class Writer {
     add("weight.absmax", scheme_.nested ? DType::U8 : DType::F32, {blocks},
         {maxima});
     if (scheme_.nested) {
-      // Few, and of blocks that rows do not end with: kept whole.
+      // These are few, and their blocks do not end with rows, so they are
+      // replicated.
       add("weight.nested_absmax", DType::F32, {ceil_div(blocks, kNestedBlock)},
           {DimKind()});
       add_buffer("weight.nested_quant_map", DType::F32, {kNestedValues});
@@ -375,7 +379,8 @@ class Writer {
                         R"(, "dtype": ")" + dtype + R"(", "shape": [)" +
                         std::to_string(linear_.out) + ", " +
                         std::to_string(linear_.in) + "]";
-    // The offset is a number of the weights, as long as this one mostly.
+    // The offset depends on the weights; it usually has as many digits as this
+    // one.
     if (scheme_.nested) {
       state += R"(, "nested_blocksize": 256, "nested_dtype": "float32", )"
                R"("nested_offset": 0.04358131065964699)";
@@ -409,8 +414,8 @@ class Writer {
   }
 
   // OCP Microscaling Formats v1.0, 5.3: 32 values of 4 bits share an exponent
-  // byte. Blocks run along the contracted dimension, which for this is stored
-  // last; scales are half of a weight's encoding, so they are parameters.
+  // byte. Blocks run along the contracted dimension, which is therefore stored
+  // last. Scales are half of a weight's encoding, so they are parameters.
   bool blocks() {
     if (!divides(kMxfp4Block, linear_.in, "MXFP4 blocks")) return false;
     const int64_t count = linear_.in / kMxfp4Block;
@@ -431,7 +436,7 @@ class Writer {
 
   bool mlx() {
     if (!divides(group_, linear_.in, "groups")) return false;
-    // Words of 3, 5 or 6 bits are packed over several.
+    // Values of 3, 5 or 6 bits can span two words.
     const int64_t bits = linear_.in * scheme_.bits;
     if (bits % kWordBits != 0) return refuse("does not fill its last word");
     const int64_t together = std::lcm(group_ * scheme_.bits, kWordBits);
@@ -459,8 +464,9 @@ class Writer {
 
 namespace {
 
-// Layers of stacked experts one by one, as programs write them that quantise
-// linear layers alone: gate_up_proj as gate_proj and up_proj of each expert.
+// Splits stacked experts into layers of one expert each, as stored by programs
+// that quantise only linear layers: gate_up_proj becomes gate_proj and up_proj
+// of each expert.
 std::vector<LinearWeight> unstacked(const LinearWeight& linear) {
   std::vector<LinearWeight> parts;
   const std::vector<DimPart>& rows = linear.out_kind.parts;

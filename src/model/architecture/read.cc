@@ -14,7 +14,7 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-// Sections, and architectures that one may have.
+// The maximum number of sections, and of `others` in a section.
 constexpr size_t kMaxSections = 100;
 
 class ArchitectureReader {
@@ -141,7 +141,7 @@ class ArchitectureReader {
     }
   }
 
-  // Values and requirements that only a forward pass asks for.
+  // Reads the values, inputs and requirements that only a forward pass uses.
   void read_forward(const Node& node, Architecture& result) {
     if (!require(node, NodeKind::Map, "`forward`", diags_) ||
         !reader_.known_keys(
@@ -171,7 +171,8 @@ class ArchitectureReader {
     }
   }
 
-  // One with a name replaces that of the architecture that this one is like.
+  // Adds a requirement. If it has a name, it replaces the inherited one of that
+  // name.
   static void put(Requirement requirement, std::vector<Requirement>& all) {
     const auto known = std::ranges::find_if(all, [&](const Requirement& other) {
       return !other.name.empty() && other.name == requirement.name;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the blocks of an architecture file compute.
+// Reads what the blocks of an architecture file compute.
 #include <algorithm>
 #include <string>
 #include <string_view>
@@ -65,7 +65,8 @@ class ForwardReader {
     }
   }
 
-  // What is no statement: `repeat`, `switch`, `require` and `note`.
+  // Reads a step that is not a statement: `repeat`, `switch`, `require` or
+  // `note`.
   std::optional<ForwardStep> step(const Node& node, ValueNames& values,
                                   int depth) {
     if (node.size() == 0) return reader_.refuse(node.span(), "a step is empty");
@@ -122,7 +123,8 @@ class ForwardReader {
     return false;
   }
 
-  // `carry: x = embedded`: what a layer reads, and what it is before the first.
+  // Reads `repeat`. `carry: x = embedded` gives the name of the value that a
+  // layer reads, and that of the value for the first layer.
   bool repeat(const Node& node, ForwardStep& step, ValueNames& values,
               int depth) {
     step.kind = ForwardStep::Kind::Repeat;
@@ -188,7 +190,7 @@ class ForwardReader {
   ValueNames intermediate_;
 };
 
-// The semantic axes of an input: a layout's name, or a list.
+// Returns the semantic axes of an input, given as a layout's name or a list.
 std::optional<Names> axes_of(const Node& axes, StepReader& reader) {
   Names labels;
   if (axes.is_list()) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The steps of a statement: one ForwardStep per operation, in the order in
-// which a reader computes them, operands from left to right. An operand is the
+// Translates statements into steps: one ForwardStep per operation, in the order
+// of computation, which is from left to right for operands. An operand is the
 // name of a value of the pass; every other expression is a size or number of
 // the model.
 #include <algorithm>
@@ -25,8 +25,8 @@ using Term = ExpressionNode::Kind;
 
 constexpr size_t kMaxStatementSteps = 200;
 
-// The operations of graph files, each with the attribute that the first
-// argument behind its operands is: `reshape(x, [batch, length])` says `shape`.
+// Operations of graph files whose first argument after the operands is an
+// attribute without a name: in `reshape(x, [batch, length])` it is `shape`.
 struct StatementOperation {
   std::string_view name;
   std::string_view attribute;
@@ -51,8 +51,8 @@ constexpr std::array<std::string_view, 51> kOperations = {
     // clang-format on
 };
 
-// What statements have besides operations of graph files, with the name of the
-// argument behind the operands.
+// Functions of statements besides operations of graph files, with the name of
+// the argument after the operands.
 struct SpecialCall {
   std::string_view name;
   StepKind kind;
@@ -77,7 +77,7 @@ constexpr std::array<std::string_view, 3> kTextAttributes = {
 constexpr std::array<std::string_view, 6> kExpertNames = {
     "of", "gate", "up", "down", "both", "mix"};
 // Functions of numbers (model/language/expression.h). `max` of a value is an
-// operation.
+// operation instead.
 constexpr std::array<std::string_view, 9> kNumberFunctions = {
     "ceil", "floor", "min", "max", "sqrt", "log", "length", "count", "if"};
 
@@ -92,7 +92,8 @@ class StatementReader {
         modules_(modules),
         values_(values),
         intermediate_(intermediate),
-        // A scalar without quotes stands in the file as it is.
+        // A scalar without quotes is in the file as it is here, so nodes have
+        // exact places in the file.
         is_exact_(where.file != nullptr && where.text() == text) {}
 
   bool run(std::vector<ForwardStep>& steps) {
@@ -132,7 +133,7 @@ class StatementReader {
     return std::nullopt;
   }
 
-  // A size or number, or a name that is misspelt, where a value must be.
+  // Refuses a size or number, or a misspelt name, where a value must be.
   void no_value(int index) {
     const std::string text(text_of(index));
     auto problem = reader_.refuse(
@@ -144,7 +145,7 @@ class StatementReader {
     }
   }
 
-  // Whether a node is a value of the pass, not a size or number.
+  // Returns whether a node is a value of the pass, not a size or number.
   bool is_value(int index) const {
     const ExpressionNode& one = node(index);
     switch (one.kind) {
@@ -178,7 +179,7 @@ class StatementReader {
     step.what = what;
     return step;
   }
-  // A name for the result of the step added last, which another step reads.
+  // Names the result of the last step so that another step can read it.
   std::optional<std::string> intermediate(int index) {
     if (steps_.size() > kMaxStatementSteps) {
       return refuse(index, "the statement is too long");
@@ -205,7 +206,7 @@ class StatementReader {
                   in_backticks(text) + " is not a valid expression: " + why);
   }
 
-  // Appends the steps of a value; its name.
+  // Appends the steps that compute a value and returns its name.
   std::optional<std::string> value(int index) {
     const ExpressionNode& one = node(index);
     switch (one.kind) {
@@ -253,7 +254,7 @@ class StatementReader {
     return intermediate(index);
   }
 
-  // A value that is scaled or shifted by a number. `sign` stands in front of a
+  // Appends a step that scales or shifts a value by a number. `sign` precedes a
   // number on the right; a value on the right of `-` is negated.
   std::optional<std::string> by_number(std::string_view operation,
                                        std::string_view sign, int left,
@@ -313,7 +314,8 @@ class StatementReader {
     return intermediate(index);
   }
 
-  // Of a module or block. Its values have the prefix of the result's name.
+  // Reads a call of a module or block. The names of its values get the prefix
+  // of the result's name.
   bool use(int index, ForwardStep& step) {
     step.kind = StepKind::Apply;
     const size_t dot = targets().front().rfind('.');
@@ -359,7 +361,8 @@ class StatementReader {
            (!step.mix.empty() || needs("activation"));
   }
 
-  // Values first; one more argument is `attribute`; the others have names.
+  // Reads the arguments of a call. Those without a name are values, or the
+  // attribute called `attribute`.
   bool arguments(int index, std::string_view attribute, ForwardStep& step) {
     for (const int argument : node(index).arguments) {
       if (is_value(argument)) {
@@ -427,7 +430,7 @@ class StatementReader {
     return root.kind == Term::Call && root.name == "split";
   }
 
-  // Parts of the last dimension, one behind the other: a slice per target.
+  // Appends a slice per target: consecutive parts of the last dimension.
   bool split() {
     const int index = statement_.value;
     const std::vector<int>& all = node(index).arguments;
@@ -489,7 +492,7 @@ class StatementReader {
     return true;
   }
 
-  // The layout and the condition.
+  // Sets the layout and the condition of the steps.
   bool finish() {
     std::vector<std::string> axes;
     std::string layout;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Expressions, dimensions, steps and blocks of an architecture file.
+// Reads expressions, dimensions, steps and blocks of an architecture file.
 #include <algorithm>
 #include <utility>
 
@@ -19,7 +19,8 @@ constexpr std::pair<std::string_view, LinearRole> kRoles[] = {
     {"experts", LinearRole::Experts}, {"grouped", LinearRole::Grouped},
 };
 
-// `tokens` of what is kept of an encoder's tokens, however many there are.
+// The value of `tokens` for an encoder whose number of tokens depends on the
+// input.
 constexpr std::string_view kSource = "source";
 constexpr std::string_view kNothing = "nothing";
 
@@ -29,7 +30,6 @@ Diagnostics::Builder StepReader::refuse(Span where, std::string message) {
   return diags_.error(Code::InvalidArchitecture, where, std::move(message));
 }
 
-// "5", "heads * head_dim", true and [1, 2] are expressions.
 std::optional<Expression> StepReader::expression(const Node& node) {
   if (node.is_list()) return integers(node);
   if (node.is_map() || node.is_null()) {
@@ -53,7 +53,6 @@ std::optional<std::string> StepReader::text(const Node& node,
   return std::string(node.text());
 }
 
-// A text, or a list of texts.
 std::vector<std::string> StepReader::texts(const Node& node,
                                            std::string_view what) {
   std::vector<std::string> names;
@@ -177,7 +176,7 @@ std::optional<Expression> StepReader::integers(const Node& list) {
 std::optional<ModuleStep> StepReader::step(const Node& node, int depth) {
   if (!require(node, NodeKind::Map, "a step", diags_)) return std::nullopt;
   if (node.size() == 0) return refuse(node.span(), "a step is empty");
-  // What a step is stands first in it.
+  // The first key of a step is its kind.
   const std::string_view what = node.key(0);
   ModuleStep result;
   result.where = node.key_span(0);
@@ -277,7 +276,7 @@ std::optional<ModuleStep> StepReader::module(const Node& node,
                        kind.kind == ModuleStep::Kind::RmsNorm;
   if (is_norm) known.emplace_back("offset");
   if (!known_keys(node, known)) return std::nullopt;
-  // A norm alone in a block has the name that the block is given.
+  // A norm alone in a block can use the name of the block.
   if (result.name.empty() && !is_norm) {
     return refuse(result.where, in_backticks(kind.name) + " has no name");
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names of an architecture file, and where their values come from.
+// Reads the names of an architecture file and the rules for their values.
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -12,7 +12,8 @@
 namespace shardplan {
 namespace {
 
-// Names are computed from one another, as deep as there are names.
+// Names are computed from other names, so evaluation nests as deep as there are
+// names.
 constexpr size_t kMaxValues = 300;
 
 struct ValueSection {
@@ -120,7 +121,7 @@ void read_section(const Node& map, const ValueSection& section, bool of_forward,
     if (known == values.end()) {
       values.push_back(std::move(rule));
     } else {
-      *known = std::move(rule);  // of the architecture that this one is like
+      *known = std::move(rule);  // inherited
     }
   }
 }

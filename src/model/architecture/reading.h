@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every part of reading an architecture asks; for src/model/architecture
-// alone.
+// Functions and types that the readers of architecture files share.
+// src/model/naming also uses them to read naming schemes.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 namespace shardplan {
 
-// The modules that a step may be, with the keys of their dimensions in the
+// A kind of module that a step can be, with the keys of its dimensions in the
 // order of ModuleStep::dims.
 struct ModuleKind {
   std::string_view name;
@@ -36,27 +36,28 @@ inline const std::vector<ModuleKind>& module_kinds() {
   return kKinds;
 }
 
-// What a step begins with that says what a layer keeps.
+// First keys of the steps that declare what a layer holds during generation.
 inline constexpr std::string_view kStateSteps[] = {"cache", "state", "keeps"};
 bool is_state_step(const Node& node);
 
 using ModuleBlocks = std::map<std::string, ModuleBlock, std::less<>>;
 
-// Expressions, steps and blocks of a file. What is wrong is SP018 at its place;
-// what gives a list gives the rest of it then.
+// Reads expressions, steps and blocks of a file. Mistakes are SP018 at their
+// location. A function that returns a list continues after a mistake with the
+// rest of the list.
 class StepReader {
  public:
   explicit StepReader(Diagnostics& diags) : diags_(diags) {}
 
   Diagnostics::Builder refuse(Span where, std::string message);
-  // "5", "heads * head_dim", true and [1, 2] are expressions.
+  // Reads an expression: "5", "heads * head_dim", true and [1, 2].
   std::optional<Expression> expression(const Node& node);
   std::optional<std::string> text(const Node& node, std::string_view what);
-  // A text, or a list of texts.
+  // Reads a text, or a list of texts.
   std::vector<std::string> texts(const Node& node, std::string_view what);
   bool known_keys(const Node& map, std::vector<std::string> known);
-  // What stands at a key of a map, where there is one; false, with the reason
-  // reported, where it is not of the value's type.
+  // These read the value at a key of a map, if the key is present. They return
+  // false, with the reason reported, if it is not of the value's type.
   bool optional(const Node& map, std::string_view key,
                 std::optional<Expression>& value);
   bool optional(const Node& map, std::string_view key,
@@ -65,23 +66,24 @@ class StepReader {
   bool optional(const Node& map, std::string_view key,
                 std::vector<std::string>& value);
   bool optional(const Node& map, std::string_view key, bool& value);
-  // What layers keep is no module and stands apart, in `kept`.
+  // Reads a list of steps. Steps that declare what layers hold during
+  // generation are not modules and are appended to `state_steps`.
   std::vector<ModuleStep> steps(const Node& list,
                                 std::vector<StateStep>& state_steps,
                                 int depth = 0);
-  // What a block with these modules computes: read_forward.cc.
+  // Reads what a block with these modules computes (read_forward.cc).
   std::optional<BlockForward> forward(const Node& node,
                                       const std::vector<ModuleStep>& modules);
-  // Adds what a forward pass reads, by name; one that is there is replaced.
+  // Adds the inputs of a forward pass; one of the same name is replaced.
   void inputs(const Node& map, std::vector<InputRule>& result);
-  // Adds those of a map to `blocks`; false where it is none.
+  // Adds the blocks of a map to `blocks`. Returns false if it is not a map.
   bool blocks(const Node& map, ModuleBlocks& blocks);
 
  private:
   std::optional<Expression> integers(const Node& list);
   std::optional<DimTree> dim(const Node& node, int depth = 0);
   std::optional<ModuleStep> step(const Node& node, int depth);
-  // Of a step that is `cache`, `state` or `keeps`.
+  // Reads a step that is `cache`, `state` or `keeps`.
   std::optional<StateStep> state_step(const Node& node);
   bool state_elements(const Node& node, StateStep& result);
   std::optional<ModuleStep> repeat(const Node& node, int depth,
@@ -100,43 +102,43 @@ class StepReader {
   Diagnostics& diags_;
 };
 
-// The keys below which names stand: "sizes", "counts", "flags", ..
+// Returns the keys that contain names: "sizes", "counts", "flags", ..
 std::vector<std::string> value_section_keys();
-// Adds the names below these keys of `root` to `values`; one that is there is
-// replaced.
+// Adds the names under these keys of `root` to `values`; one of the same name
+// is replaced.
 void read_values(const Node& root, bool of_forward, StepReader& reader,
                  std::vector<ValueRule>& values, Diagnostics& diags);
 
 // The names of the values that exist so far.
 using ValueNames = std::set<std::string, std::less<>>;
 
-// The operations of graph files that statements may use, by name.
+// Returns the operations of graph files that statements can use, by name.
 std::span<const std::string_view> statement_operations();
-// Whether a name means one of them, or a function of statements alone.
+// Returns whether the name is such an operation, or a function of statements.
 bool is_statement_function(std::string_view name);
 
-// Appends the steps of a statement to `steps`, and what it makes to `values`.
-// `modules` are the names of the block's modules; one that is called like an
-// operation is meant where its name is.
-// `intermediate` holds the names of the block's intermediate values so far,
-// "hidden:sigmoid", and gets the new ones. False, and SP018 is reported, where
-// the text is no statement.
+// Appends the steps of a statement to `steps`, and the names of its results to
+// `values`. `modules` are the names of the block's modules; a module takes
+// precedence over an operation of the same name. `intermediate` contains the
+// names of the block's intermediate values so far, such as "hidden:sigmoid",
+// and the new ones are added. Returns false, and reports SP018, if the text is
+// not a statement.
 bool read_statement(std::string_view text, Span where, StepReader& reader,
                     const ValueNames& modules, ValueNames& values,
                     ValueNames& intermediate, std::vector<ForwardStep>& steps);
 
-// A step as it was written before there were statements, `{op: add, in: [x, y],
-// out: z}`, as the statement to write instead; "" for a map that was no step.
+// Returns the statement that replaces a step in the syntax before statements,
+// `{op: add, in: [x, y], out: z}`; "" if the map was not such a step.
 std::string as_statement(const Node& step);
 
-// Tokens, [batch, length], which every architecture may read.
+// Returns the input that every architecture has: tokens, [batch, length].
 InputRule token_input();
 
-// SP018 for every name in an expression that nothing gives a value, for blocks
-// and sections that there are none of, and for arguments that a block does not
-// take, whatever a config says.
+// Reports SP018 for every name in an expression that is not defined, for blocks
+// and sections that do not exist, and for arguments that a block does not have,
+// independently of a config.
 void check_names(const Architecture& architecture, Diagnostics& diags);
-// The same of what its blocks compute, and for values that no step makes.
+// Does the same for what the blocks compute, and for values that no step makes.
 void check_forward(const Architecture& architecture, Diagnostics& diags);
 
 }  // namespace shardplan

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a config must fulfil: the requirements of an architecture, that it
-// reads every key that changes tensors, and that its parts are of types that
-// they may be of; and what is said of one.
+// Checks a config: the requirements of its architecture hold, every key that
+// changes tensors is read, and its parts have supported model types. Also
+// writes the remarks about a config.
 #include <algorithm>
 #include <memory>
 #include <set>
@@ -20,16 +20,16 @@ namespace shardplan {
 
 namespace {
 
-// The part of a config that says what its text model is.
+// The key of the text model in a config.
 constexpr std::string_view kTextPart = "text_config";
 
-// Keys by which configs announce layers behind the last (multi-token
+// Keys by which configs announce layers after the last one (multi-token
 // prediction).
 constexpr std::string_view kFurtherLayers[] = {
     "mtp_num_hidden_layers", "mtp_num_layers", "num_mtp_layers",
     "num_mtp_modules", "num_nextn_predict_layers"};
 
-// Maps of a config that are called as parts of a model are, and are none.
+// Maps of a config that are named like parts of a model but are not.
 constexpr std::string_view kNoParts[] = {
     "quantization_config", "compression_config", "quant_config",
     "quantize_config",     "generation_config",  "per_layer_config",
@@ -37,7 +37,8 @@ constexpr std::string_view kNoParts[] = {
 
 }  // namespace
 
-// What the config announces and the architecture has no tensors for.
+// Returns remarks about what the config announces but the architecture does not
+// describe.
 std::vector<std::string> ConfigValues::left_out() const {
   std::vector<std::string> all;
   const auto known = read_keys();
@@ -52,7 +53,7 @@ std::vector<std::string> ConfigValues::left_out() const {
     all.push_back("multi-token prediction layers (" + config_.shown(key) +
                   " is " + std::to_string(*layers) + ")" + by);
   }
-  // Those of the whole are asked for there.
+  // A flat section has the map of the whole config, which checks these keys.
   for (size_t i = 0; place_ == Place::Own && i < map.size(); ++i) {
     const std::string_view key = map.key(i);
     const auto& sections = architecture_.sections;
@@ -94,7 +95,7 @@ std::vector<std::string> ConfigValues::remarks() {
   return all;
 }
 
-// Keys that names of tensors and their shapes follow from.
+// Returns the keys that determine the names and shapes of tensors.
 std::set<std::string, std::less<>> ConfigValues::read_keys() const {
   std::set<std::string, std::less<>> known;
   for (const ValueRule& rule : architecture_.values) {
@@ -109,8 +110,9 @@ std::set<std::string, std::less<>> ConfigValues::read_keys() const {
   return known;
 }
 
-// Activations with parameters of their own, which a model then has wherever it
-// has an activation. An architecture that has a place for them reads the key.
+// Refuses activations with their own parameters, which a model then has at each
+// of its activations. An architecture that describes these parameters reads the
+// key.
 void ConfigValues::refuse_unread_activations() {
   const auto known = read_keys();
   const Node& map = config_.map();
@@ -130,9 +132,9 @@ void ConfigValues::refuse_unread_activations() {
   }
 }
 
-// Keys that any model may have, whatever its architecture. Of transformers 4
-// alone, and unknown to 5: heads that are left out, and shared tensors that are
-// stored once more. Of 5: layers that differ from the others.
+// Refuses keys that any model may have, whatever its architecture. Only
+// transformers 4 has pruned heads and stores shared tensors several times; only
+// transformers 5 has layers that differ from the others.
 void ConfigValues::refuse_keys_of_all_models() {
   const Node& map = config_.map();
   const auto pruned = map.find("pruned_heads");
@@ -178,7 +180,7 @@ void ConfigValues::refuse_keys_of_all_models() {
   }
 }
 
-// Keys that would change the tensors, and that no name reads.
+// Refuses keys that change the tensors but that no name reads.
 void ConfigValues::refuse_unread_keys() {
   if (class_ == nullptr) return;
   auto known = read_keys();
@@ -212,8 +214,9 @@ void ConfigValues::refuse_unread_keys() {
       .help(std::string(kUseTensors));
 }
 
-// Keys of the whole config that the text model has in a map of its own, in the
-// order of the config: all of them, or only those whose values there differ.
+// Returns the keys at the top level of the config that the text model reads
+// from a map of its own, in the order of the config. If `text` is given, only
+// those that its map lacks and that have a value other than the one used.
 std::vector<std::string> ConfigValues::unread_keys(const ConfigSection& part,
                                                    ConfigValues* text) {
   std::vector<std::string> unread;
@@ -239,7 +242,7 @@ std::vector<std::string> ConfigValues::unread_keys(const ConfigSection& part,
   return unread;
 }
 
-// Whether the value that `rule` has here is this one.
+// Returns whether the value of `rule` equals that of the node.
 bool ConfigValues::is_value(const ValueRule& rule, const Node& node) {
   std::string why;
   if (rule.kind == ValueRule::Kind::Table) return false;
@@ -257,8 +260,9 @@ bool ConfigValues::is_value(const ValueRule& rule, const Node& node) {
   }
 }
 
-// A config whose text model has a map of its own, or that of its class, may say
-// something else of it at the top, which transformers does not read.
+// Warns of keys of the text model at the top level of the config. transformers
+// does not read them if the text model has its own map or the defaults of its
+// class.
 void ConfigValues::warn_of_unread_keys() {
   for (const ConfigSection& part : architecture_.sections) {
     if (part.key != kTextPart || part.is_flat(config_.map())) continue;
@@ -349,8 +353,8 @@ void ConfigValues::require(const Requirement& requirement) {
 
 namespace {
 
-// By the section's own `model_type`, which must be one that the section may
-// have. Null where it is not, which is reported.
+// Returns the architecture for the section's own `model_type`. Returns null,
+// and reports the type, if the section does not support it.
 std::shared_ptr<const Architecture> section_architecture(
     const ConfigSection& section, ConfigReader& reader) {
   const auto node = reader.find("model_type");
@@ -388,7 +392,8 @@ std::shared_ptr<const Architecture> section_architecture(
 
 namespace {
 
-// To begin with the values of a section: sections have sections of their own.
+// The work of creating a section, which counts because sections can contain
+// sections.
 constexpr int64_t kSectionWork = 1000;
 
 }  // namespace

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// compressed-tensors and ModelOpt: configs that give groups of modules a scheme
-// each; torchao: the scheme of all in sections within sections.
+// Reads the sections of compressed-tensors and ModelOpt, which give each group
+// of modules a scheme, and of torchao, where the scheme of all modules is in
+// nested sections.
 #include <array>
 #include <utility>
 
@@ -17,7 +18,7 @@ constexpr int64_t kMaxGroupSize = 1 << 20;
 constexpr int64_t kNvfp4Group = 16;
 constexpr int64_t kMxGroup = 32;
 
-// The cache is no part of a checkpoint, but scales of it are.
+// The cache is not part of a checkpoint, but its scales are.
 void note_cache(ConfigReader& section, std::string_view key,
                 Quantisation& result) {
   if (section.find(key)) {
@@ -28,19 +29,19 @@ void note_cache(ConfigReader& section, std::string_view key,
   }
 }
 
-// How values are quantised, of weights or activations.
+// How weights or activations are quantised.
 struct Args {
   bool floats = false;
   int64_t bits = 8;
   bool symmetric = true;
   Scales scales = Scales::Tensor;
   bool per_token = false;
-  bool in_tensor_groups = false;  // groups, and a scale of all of them
+  bool in_tensor_groups = false;  // groups, and one scale for all of them
   int64_t group = 0;
   int64_t block_rows = 1;
   int64_t block_columns = 1;
-  bool dynamic = false;  // scales are no part of the checkpoint
-  bool local = false;    // those of groups are none
+  bool dynamic = false;  // the scales are not part of the checkpoint
+  bool local = false;    // the scales of groups are not part of it
 };
 
 bool read_strategy(ConfigReader& args, Args& result) {
@@ -120,7 +121,7 @@ std::optional<Args> read_args(ConfigReader args) {
   return result;
 }
 
-// The dtype that is named, where it is one of two.
+// Returns whether the key is absent or names this dtype; reports another one.
 bool is_dtype(ConfigReader args, std::string_view key, std::string_view name) {
   const auto value = args.find(key);
   if (!value || value->text() == name) return true;
@@ -234,7 +235,7 @@ std::optional<SchemeGroup> read_group(ConfigReader group, std::string format) {
   return result;
 }
 
-// ModelOpt's name of a scheme.
+// Returns the scheme that a name of ModelOpt's stands for.
 std::optional<WeightScheme> algorithm(ConfigReader& section,
                                       std::string_view key) {
   const auto value = section.find(key);
@@ -269,7 +270,7 @@ std::optional<WeightScheme> algorithm(ConfigReader& section,
       .help(std::string(kUseTensors));
 }
 
-// Of all layers, or of those that are named.
+// Reads the scheme of all layers, or those of named layers.
 std::optional<Quantisation> read_algorithms(ConfigReader& section) {
   Quantisation result;
   result.method = QuantMethod::ModelOpt;
@@ -282,8 +283,8 @@ std::optional<Quantisation> read_algorithms(ConfigReader& section) {
     if (!scheme) return std::nullopt;
     result.groups.push_back({*std::move(scheme), {}});
   }
-  // The one in a config.json, the other in hf_quant_config.json, and either in
-  // files of some versions.
+  // A config.json has `ignore` and hf_quant_config.json has `exclude_modules`,
+  // but some versions write the other.
   for (const char* key : {"ignore", "exclude_modules"}) {
     const auto list = section.find(key);
     if (!list || (list->is_list() && list->size() == 0)) continue;
@@ -296,8 +297,8 @@ std::optional<Quantisation> read_algorithms(ConfigReader& section) {
   return result;
 }
 
-// `config_groups` repeats the algorithm for other programs; of one that has no
-// size of groups itself, they say it.
+// Returns whether the group sizes in `config_groups`, which repeats the
+// algorithm for other programs, are that of the algorithm; reports other sizes.
 bool agrees(ConfigReader& section, const Quantisation& quantisation) {
   if (!section.find("config_groups")) return true;
   auto groups = section.section("config_groups");
@@ -381,7 +382,7 @@ bool read_quantized_layers(ConfigReader& section, Quantisation& result) {
 }
 
 std::optional<Quantisation> read_modelopt(ConfigReader& section) {
-  // What hf_quant_config.json says, as it is.
+  // The section may contain an unchanged hf_quant_config.json.
   if (section.find("quantization")) {
     auto inner = section.section("quantization");
     if (!inner ||
@@ -417,12 +418,12 @@ std::optional<Quantisation> read_modelopt_file(ConfigReader& quantization) {
 
 namespace {
 
-// torchao 0.18 (quantization/quant_api.py): what it makes of a weight in 8
-// bits. Others hold values in layouts of one kernel each.
+// The forms of 8-bit weights in torchao 0.18 (quantization/quant_api.py). The
+// layout of other forms is specific to one kernel.
 struct TorchaoForm {
   std::string_view name;
   DType dtype;
-  std::string_view granularity;  // where the config says none
+  std::string_view granularity;  // the default
 };
 constexpr std::array<TorchaoForm, 4> kTorchaoForms = {
     {{"Int8WeightOnlyConfig", DType::I8, "PerRow"},
@@ -431,8 +432,8 @@ constexpr std::array<TorchaoForm, 4> kTorchaoForms = {
      {"Float8DynamicActivationFloat8WeightConfig", DType::F8E4M3,
       "PerTensor"}}};
 
-// The numbers of a weight that share a scale; of a list, the second is that of
-// weights.
+// Reads which numbers of a weight share a scale. In a list of two, the second
+// is for weights.
 bool read_granularity(ConfigReader& form, std::string_view otherwise,
                       WeightScheme& scheme) {
   const auto granularity = form.find("granularity");

@@ -9,7 +9,7 @@
 namespace shardplan {
 namespace {
 
-// A table means its value in this layer.
+// Returns the value of a table in the current layer.
 const ConfigValue* in_layer(const ValueScope& scope, std::string_view name,
                             std::string& why) {
   const auto own =
@@ -32,13 +32,13 @@ const ConfigValue* in_layer(const ValueScope& scope, std::string_view name,
   return nullptr;
 }
 
-// "`heads / 2` of architecture `tiny`"
+// Returns "`heads / 2` of architecture `tiny`".
 std::string shown(const Expression& expression, const ValueScope& scope) {
   return in_backticks(expression.text) + " of architecture " +
          in_backticks(scope.values->architecture().name);
 }
 
-// Appends what tells the value from others; without one, too.
+// Appends what distinguishes a value, or the lack of one, from other values.
 void append_value(std::string& key, const std::optional<ConfigValue>& value,
                   Work& work) {
   if (!value) {
@@ -193,7 +193,8 @@ bool ValueScope::append_values(const std::vector<const Expression*>& varying,
   for (const Expression* expression : varying) {
     const auto found = quiet(*expression, why);
     append_value(key, found, values->work());
-    // Of another index, too, or not needed here: not known to be alike.
+    // The expression depends on another index, or is not needed here. The layer
+    // then counts as different from all others.
     if (!found) key += std::to_string(layer);
   }
   if (!values->work().is_spent()) return true;
@@ -213,7 +214,7 @@ std::optional<ValueScope> ValueScope::within(
     if (one != given.end()) {
       found = value(one->second);
     } else {
-      // A default may mean an argument before it.
+      // A default may refer to an earlier argument.
       values->work().spend(static_cast<int64_t>(own.size() + inner.own.size()));
       ValueScope both = *this;
       both.own.insert(both.own.end(), inner.own.begin(), inner.own.end());

@@ -34,7 +34,8 @@ ConfigValue::Kind wanted_kind(RuleKind kind) {
   }
 }
 
-// Of a list as a text, "3,4,5"; empty where it is none.
+// Returns the integers in a text such as "3,4,5"; nothing if it is not such a
+// list.
 std::optional<std::vector<int64_t>> integers_of(std::string_view text) {
   std::vector<int64_t> numbers;
   const char* at = text.data();
@@ -126,14 +127,14 @@ bool ConfigValues::read_all(bool for_forward) {
     }
   }
   refuse_unread_activations();
-  // The whole has asked for them in the same map.
+  // A flat section has the map of the whole config, which checks these keys.
   if (place_ == Place::Own) refuse_keys_of_all_models();
   refuse_unread_keys();
   if (!for_forward) warn_of_unread_keys();
   return config_.ok();
 }
 
-// A key with its other names.
+// Returns a key and its other names.
 std::vector<std::string> ConfigValues::spellings(std::string_view key) const {
   std::vector<std::string> names = {std::string(key)};
   if (class_ == nullptr) return names;
@@ -143,12 +144,13 @@ std::vector<std::string> ConfigValues::spellings(std::string_view key) const {
   return names;
 }
 
-// What the configuration class has for a name that no key gives.
+// Returns whether the default of the configuration class is null.
 bool ConfigValues::is_null_in_class(const ValueRule& rule) const {
   return class_ != nullptr &&
          class_->is_null(rule.keys.front(), saved_by_.integer == 4);
 }
 
+// Returns the default of the configuration class for a name that no key gives.
 std::optional<ConfigValue> ConfigValues::from_class(const ValueRule& rule) {
   if (class_ == nullptr) return std::nullopt;
   for (const std::string& key : rule.keys) {
@@ -259,15 +261,15 @@ std::optional<ConfigValue> ConfigValues::read_value(const ValueRule& rule) {
   const std::string& key = rule.keys.front();
   if (rule.absent) return otherwise(rule, key, rule.absent, "missing");
   if (auto value = from_class(rule)) return value;
-  // A class does not tell null from absent where that is its own value.
+  // A class whose default is null treats a missing key like null.
   if (!rule.otherwise && rule.null && is_null_in_class(rule)) {
     return otherwise(rule, key, rule.null, "missing");
   }
   return otherwise(rule, key, rule.otherwise, "missing");
 }
 
-// Whether what stands before the dots of a key are maps, or lists of whose
-// items one is meant, as far as they are there; else it is reported.
+// Returns whether the outer components of a key, as far as they exist, are
+// maps, or lists of which the key selects an item. Reports other values.
 bool ConfigValues::leads_on(std::string_view key) {
   for (size_t dot = key.find('.'); dot != key.npos;
        dot = key.find('.', dot + 1)) {
@@ -282,8 +284,8 @@ bool ConfigValues::leads_on(std::string_view key) {
   return true;
 }
 
-// Whether another name of the key has another size: which of them transformers
-// takes depends on its version and on their order.
+// Returns whether another name of the key has a different size, and reports it:
+// which one transformers uses depends on its version and on their order.
 bool ConfigValues::is_ambiguous(const ValueRule& rule, std::string_view key,
                                 const Node& node) {
   const auto size = node.integer();
@@ -311,7 +313,7 @@ std::optional<ConfigValue> ConfigValues::evaluated(const Expression& expression,
       *work_, why);
 }
 
-// What the architecture gives instead of the config.
+// Returns the value that the architecture gives instead of the config.
 std::optional<ConfigValue> ConfigValues::otherwise(
     const ValueRule& rule, std::string_view key,
     const std::optional<Expression>& expression, std::string_view state) {
@@ -353,7 +355,7 @@ std::optional<ConfigValue> ConfigValues::checked(const ValueRule& rule,
                                    ", not " +
                                    std::string(value_kind_name(wanted)));
   }
-  // An architecture may say that there is none: 0.
+  // An architecture may use 0 to mean that there is none.
   const bool bounded = rule.kind == RuleKind::Size;
   if (bounded && (value.integer < 0 || value.integer > rule.most)) {
     return config_
@@ -383,7 +385,7 @@ std::optional<ConfigValue> ConfigValues::word(const ValueRule& rule,
   return problem;
 }
 
-// What a word, or letter, of a list means.
+// Returns the meaning of a word or letter in a list.
 std::optional<int64_t> ConfigValues::meaning(const ValueRule& rule,
                                              std::string_view key,
                                              std::string_view word) {
@@ -407,7 +409,7 @@ std::optional<int64_t> ConfigValues::meaning(const ValueRule& rule,
   return value ? std::optional(value->integer) : std::nullopt;
 }
 
-// A list of words, or a text of which every letter is one.
+// Reads a list of words, or a text whose letters are words.
 std::optional<ConfigValue> ConfigValues::list_of_words(const ValueRule& rule,
                                                        std::string_view key,
                                                        const Node& node) {
@@ -470,7 +472,7 @@ std::optional<ConfigValue> ConfigValues::from_node(const ValueRule& rule,
       }
       return ConfigValue::of(std::string(node.text()));
     default: {
-      // One integer is a list of one.
+      // A single integer is a list of one.
       if (const auto one = node.integer()) {
         return ConfigValue::of(std::vector<int64_t>{*one});
       }
@@ -507,8 +509,8 @@ std::optional<ConfigValue> ConfigValues::in_layer(const Expression& expression,
       *work_, why);
 }
 
-// A list of layers has an item for every one of them, unless the program says
-// how many there are.
+// Returns whether a list has one item per layer. Any list does if the program
+// has set the number of layers.
 bool ConfigValues::fits_layers(std::string_view key, const Node& list) {
   const auto entry = entries_.find("layers");
   if (entry != entries_.end() && entry->second.given) return true;
@@ -526,7 +528,7 @@ bool ConfigValues::fits_layers(std::string_view key, const Node& list) {
   return false;
 }
 
-// How many items a table has that no list of the config gives.
+// Returns the number of items of a table that is not a list in the config.
 std::optional<int64_t> ConfigValues::layer_count() {
   std::string why;
   const ConfigValue* const layers = find("layers", why);
@@ -536,7 +538,7 @@ std::optional<int64_t> ConfigValues::layer_count() {
 
 namespace {
 
-// The layer that a key of a map of layers means, as "7" or "07".
+// Returns the layer that a key of a map of layers means: "7" or "07".
 std::optional<int64_t> layer_of(std::string_view key, int64_t layers) {
   int64_t layer = 0;
   const auto [end, error] =
@@ -569,8 +571,8 @@ bool ConfigValues::add_of_layer(const std::string& key,
   return false;
 }
 
-// Layers that the map does not name, or of which it says nothing of this, have
-// what the others have.
+// Reads a table from a map of layers. A layer that is not in the map, or has no
+// such entry, gets the value of the others.
 bool ConfigValues::read_layer_map(const ValueRule& rule, const std::string& key,
                                   const Node& map, Entry& entry) {
   const auto layers = layer_count();
@@ -650,7 +652,7 @@ bool ConfigValues::read_table(const ValueRule& rule, Entry& entry) {
     return true;
   }
   const std::string key = rule.keys.empty() ? rule.name : rule.keys.front();
-  // A map that is null is one without layers.
+  // A null map is a map without layers.
   const bool no_layers = !rule.entry.empty() && config_.at(key);
   const auto& each = rule.is                     ? rule.is
                      : rule.absent && !no_layers ? rule.absent

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ConfigValues: what the names of an architecture stand for, in one config.
+// ConfigValues: the values of an architecture's names in one config, read from
+// the config when first used.
 #pragma once
 
 #include <cstdint>
@@ -19,22 +20,23 @@
 
 namespace shardplan {
 
-// `{heads}` becomes its value, where it is an integer.
+// Replaces each `{name}` with the name's value, or with "" if that is not an
+// integer.
 std::string filled_text(
     const std::string& text,
     const std::function<const ConfigValue*(std::string_view)>& find);
 
 class ConfigValues {
  public:
-  // Whether the map is all that the architecture's configuration class has, or
-  // a flat one, which has the keys of a part beside those of the whole: its
-  // `model_type` and `architectures` are then those of the whole.
+  // Own: the map is for the architecture's configuration class alone. Flat: it
+  // is the map of the whole config, which also has the keys of this section;
+  // `model_type` and `architectures` in it are those of the whole.
   enum class Place : uint8_t { Own, Flat };
 
-  // Reads nothing yet. The architecture and the reader must outlive it.
-  // `saved_by` is the major version of transformers that wrote the config,
-  // where that is known from outside.
-  // Sections share the `work` of the whole.
+  // Does not read any name yet. The architecture and the reader must outlive
+  // the object. `saved_by` is the major version of transformers that wrote the
+  // config, if known from elsewhere; a version in the config takes precedence.
+  // Sections share the `work` of the whole config.
   ConfigValues(const Architecture& architecture, ConfigReader& config,
                int64_t saved_by = 0, Place place = Place::Own,
                std::shared_ptr<Work> work = std::make_shared<Work>());
@@ -42,40 +44,42 @@ class ConfigValues {
   const Architecture& architecture() const { return architecture_; }
   ConfigReader& config() const { return config_; }
 
-  // What may be computed for this model, by all that evaluate its expressions.
+  // Returns the work that all evaluations of this model's expressions share.
   Work& work() const { return *work_; }
-  // Reports once that the work is spent. REQUIRES: it is.
+  // Reports that the work is spent, once. REQUIRES: it is spent.
   std::nullopt_t refuse_spent_work() const;
 
-  // The value of a name, whatever the config says. REQUIRES: it was not read.
+  // Sets the value of a name, whatever the config says. REQUIRES: the name has
+  // not been read.
   void set_value(std::string_view name, ConfigValue value);
   void set_value(std::string_view name, std::vector<ConfigValue> table);
-  // Whether the config has a key for it; null counts.
+  // Returns whether the config has a key for the name, even if it is null.
   bool has_key(std::string_view name) const;
 
-  // Reads every name but tables, and asks every requirement, here and in the
-  // sections; those of forward passes only for one. False when something was
-  // reported.
+  // Reads every name except tables and checks every requirement, here and in
+  // the sections; with `for_forward`, also those of forward passes here.
+  // Returns false if an error was reported.
   bool read_all(bool for_forward = false);
 
-  // The value of a name, read when it is first asked for: `heads`,
-  // `vision.hidden`. Null where there is none; an empty `why` says that this
-  // has been reported.
+  // Returns the value of a name such as `heads` or `vision.hidden`, which is
+  // read on first use. Returns null if it has none; if `why` is empty, that has
+  // been reported.
   const ConfigValue* find(std::string_view name, std::string& why);
-  // The same without a reason.
+  // Does the same without a reason.
   const ConfigValue* find(std::string_view name);
-  // Of a table: a value per layer; null as above.
+  // Returns the values of a table, one per layer; null as above.
   const std::vector<ConfigValue>* find_table(std::string_view name,
                                              std::string& why);
 
-  // What no key said and the configuration classes gave, here and in the
-  // sections: "using defaults of MistralConfig of transformers 5.23.0 for
-  // keys missing from the config: num_key_value_heads 8"; and the notes.
-  // REQUIRES: read_all() gave true.
+  // Returns remarks, here and of the sections: what the architecture does not
+  // describe; the defaults of configuration classes that were used for missing
+  // keys, "using defaults of MistralConfig of transformers 5.23.0 for keys
+  // missing from the config: num_key_value_heads 8"; and the architecture's
+  // notes. REQUIRES: read_all() returned true.
   std::vector<std::string> remarks();
 
-  // The values of a section; null where the config has no such map, which has
-  // been reported.
+  // Returns the values of a section; null if the config has no such map, which
+  // has then been reported.
   ConfigValues* section(std::string_view name);
 
  private:
@@ -84,7 +88,7 @@ class ConfigValues {
     State state = State::Unread;
     ConfigValue value;
     std::vector<ConfigValue> table;
-    bool given = false;  // by the program, whatever the config says
+    bool given = false;  // set by the program, whatever the config says
   };
 
   Entry* entry_of(const ValueRule& rule, std::string& why);
@@ -139,13 +143,13 @@ class ConfigValues {
   std::shared_ptr<Work> work_;
   Place place_;
   std::shared_ptr<const ConfigClass> class_;
-  ConfigValue saved_by_;  // 0: the config does not say
+  ConfigValue saved_by_;  // 0: unknown
   std::vector<std::string> used_defaults_;
   std::map<std::string, Entry, std::less<>> entries_;
   struct Part {
     std::unique_ptr<ConfigReader> reader;
     std::shared_ptr<const Architecture> architecture;
-    std::unique_ptr<ConfigValues> values;  // null: there is no such map
+    std::unique_ptr<ConfigValues> values;  // null if there is no such map
   };
   std::map<std::string, Part, std::less<>> parts_;
 };

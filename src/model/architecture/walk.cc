@@ -22,12 +22,12 @@
 namespace shardplan {
 namespace {
 
-// Steps of one layer, with those of its blocks.
+// Maximum number of steps, including those of blocks.
 constexpr int64_t kMaxSteps = 1'000'000;
-// Tensors of layers that differ from one another, which are held at once.
+// Maximum number of tensors of different layers that are in memory at once.
 constexpr int64_t kMaxDifferent = 2'000'000;
 
-// Dimensions in front of the tensors of a repeated part that is stacked.
+// The additional first dimensions of the tensors in a stacked repetition.
 struct Stack {
   Shape sizes;
   ParameterKind kinds;
@@ -91,7 +91,8 @@ class Walk {
     return false;
   }
 
-  // All names of an adapted model begin alike. `own` keeps the name.
+  // Returns the name with the common prefix of all names in an adapted model.
+  // The result may refer to `own`.
   std::string_view full_name(std::string_view name, std::string& own) const {
     if (!lora_) return name;
     own = std::string(kLoraPrefix).append(name);
@@ -125,7 +126,7 @@ class Walk {
     }
     const auto [entry, is_new] =
         explained_.kinds.try_emplace(std::move(key), tensor.kind);
-    // Where layers differ, what is whole in all of them.
+    // If layers differ, the largest block applies to all of them.
     for (size_t i = 0; !is_new && i < tensor.kind.size(); ++i) {
       int64_t& block = entry->second[i].block;
       block = std::max(block, tensor.kind[i].block);
@@ -260,7 +261,7 @@ class Walk {
     }
   }
 
-  // What is there and gets no adapters here, though PEFT may have some for it.
+  // Records a module that gets no adapters here, although PEFT may adapt it.
   void note_module(const ModuleStep& one, const std::string& name) {
     if (one.kind == ModuleStep::Kind::Linear) return;
     std::string path =
@@ -314,8 +315,8 @@ class Walk {
     return add(std::move(down)) && add(std::move(up));
   }
 
-  // Those of the stacks of experts that were read. `name` may end with their
-  // number.
+  // Adds the adapters of the stacks of experts that were read. The name of the
+  // repetition may end with the expert's index, which the stacks do not have.
   bool stack_adapters(const ModuleStep& one, const ValueScope& scope,
                       const std::string& prefix) {
     if (!lora_) return true;
@@ -412,8 +413,8 @@ class Walk {
            stack_adapters(one, scope, prefix);
   }
 
-  // Expressions of the steps themselves: those of blocks see no index, but for
-  // what stands behind arguments that are not given.
+  // Collects the expressions of the steps themselves. Steps of blocks do not
+  // see the index, except through the defaults of arguments that are not given.
   static void collect(const Architecture& all,
                       const std::vector<ModuleStep>& list,
                       std::vector<const Expression*>& found) {
@@ -459,7 +460,8 @@ class Walk {
     return good && (!experts || stack_adapters(one, scope, prefix));
   }
 
-  // Layers that are alike may be stored in different ways.
+  // Handles layers that are alike one by one, because each may be stored
+  // differently.
   bool each_index(const ModuleStep& one, const ValueScope& scope,
                   const std::string& prefix, const Stack& stack) {
     const auto count = scope.integer(*one.count, 0, kMaxCount);
@@ -477,8 +479,8 @@ class Walk {
     return true;
   }
 
-  // Indices whose steps have the same values in all that mentions an index make
-  // the same tensors, but for the names.
+  // Handles layers that are alike together: if all expressions that mention the
+  // index have the same values, the tensors differ only in their names.
   bool fold_indices(const ModuleStep& one, const ValueScope& scope,
                     const std::string& prefix, const Stack& stack) {
     const auto count = scope.integer(*one.count, 0, kMaxCount);
@@ -578,14 +580,15 @@ class Walk {
   QuantisedLayers layers_;
   std::vector<ModuleName> module_names_;
   const ConfigValues* whole_ = nullptr;
-  std::set<std::string> used_parts_;  // of the config, by key
-  LinearPlace place_;         // of what is being read, but for the layer itself
-  std::string around_;        // what stands before the names of `into_`
-  Manifest* const manifest_;  // null: nobody asks for all tensors
+  std::set<std::string> used_parts_;  // keys of the config's sections
+  LinearPlace place_;         // that of the current step, without the layer
+                              // itself
+  std::string around_;        // prefix of the names in `into_`
+  Manifest* const manifest_;  // null: only kinds are requested
   TensorSteps* const steps_of_;
   ExplainedTensors explained_;
   std::vector<std::string> remarks_;
-  Tensors* into_ = nullptr;  // null: the manifest
+  Tensors* into_ = nullptr;  // null: tensors go to the manifest
   int64_t written_ = 0;
   int64_t steps_ = 0;
   int depth_ = 0;

@@ -7,9 +7,9 @@
 namespace shardplan {
 namespace {
 
-// A value times 1, or plus 0, is that value. The step that makes it gets the
-// axes of the result, and its name if it has none of its own. False where the
-// result would lose its axes: then the step is computed.
+// Omits a step that multiplies a value by 1 or adds 0. The step that makes the
+// value gets the axes of the result and, if it has no name, its name. Returns
+// false if the result would lose its axes; the step is then computed.
 bool leave_out(const ForwardStep& step, ChosenSteps& chosen) {
   const bool has_axes = !step.axes.empty() || !step.layout.empty();
   const auto made = std::ranges::find_if(

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// ChosenSteps: the steps of a block that one use of it runs.
+// ChosenSteps: the steps of a block that run in one call of it.
 //
-// Conditions depend on sizes and options of the model alone, so all of them are
-// decided before anything is computed: conditions of steps and cases hold or
-// not, requirements are checked, notes are reported, and what multiplies by 1
-// or adds 0 is left out.
+// Conditions depend only on the sizes and options of the model, so all of them
+// are decided before anything is computed: conditions of steps and cases are
+// evaluated, requirements are checked, notes are reported, and steps that
+// multiply by 1 or add 0 are omitted.
 #pragma once
 
 #include <deque>
@@ -18,19 +18,20 @@ namespace shardplan {
 
 struct ChosenSteps {
   std::vector<const ForwardStep*> steps;  // no Switch, Require or Note
-  std::deque<ForwardStep> changed;        // those of `steps` that differ
+  std::deque<ForwardStep> changed;        // the modified ones of `steps`
 };
 
-// What is reported of a step that is not computed.
+// Callbacks of choose_steps().
 struct StepReports {
-  // One more step; false where the pass has too many, which is reported.
+  // Counts a step. Returns false if the pass has too many, which is reported.
   std::function<bool(Span)> counted;
   std::function<void(const std::string& message)> note;
   std::function<void(const std::string& message)> refused;
 };
 
-// False where a condition or number has no value or a requirement does not
-// hold, which is reported. `list` must outlive what is chosen.
+// Appends the steps that run to `chosen`. Returns false, with the reason
+// reported, if a condition or number has no value or a requirement does not
+// hold. `list` must outlive `chosen`.
 bool choose_steps(const std::vector<ForwardStep>& list, const ValueScope& scope,
                   const StepReports& reports, ChosenSteps& chosen);
 

@@ -10,8 +10,9 @@
 namespace shardplan {
 namespace {
 
-// The first weight of a head that the checkpoint lacks; "" where it has one or
-// needs none, and where an argument has no value, which is reported.
+// Returns the first weight of a head if the checkpoint has none of the head's
+// weights. Returns "" if it has one or the head needs none, and if an argument
+// has no value, which is reported.
 std::string missing_head(const ForwardDefinition& model, ConfigValues& values,
                          const ForwardWriter& out, const ModuleStep& step) {
   const ModuleBlock& block = *computed_block(*model.architecture, step);

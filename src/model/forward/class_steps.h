@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The steps of a class of models that a forward pass runs, one after another:
-// its body, then its heads as far as they compute something and the checkpoint
-// stores them.
+// The steps of a model class that a forward pass runs, one after another: its
+// body, then the heads that have a forward pass and that the checkpoint stores.
 #pragma once
 
 #include <vector>
@@ -14,14 +13,15 @@
 
 namespace shardplan {
 
-// The block of a step; null where the step is none, or has no forward pass.
+// Returns the block of a step; null if the step is not a block or the block has
+// no forward pass.
 const ModuleBlock* computed_block(const Architecture& architecture,
                                   const ModuleStep& step);
 
-// The steps whose conditions hold, in order, up to the first that computes
-// nothing. A last head that the checkpoint does not store is left out; a note
-// says where the output is not that of the class. Empty, and reported, where
-// there is none.
+// Returns the steps whose conditions hold, in order, up to the first one
+// without a forward pass. A last head that the checkpoint does not store is
+// left out. A note says so if the output is not that of the class. Returns an
+// empty list, with the reason reported, if no step is left.
 std::vector<const ModuleStep*> class_steps(const ForwardDefinition& model,
                                            ConfigValues& values,
                                            const ForwardWriter& out,

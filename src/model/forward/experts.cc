@@ -9,20 +9,20 @@
 namespace shardplan {
 namespace {
 
-// In an architecture: experts have no gate.
+// The value of `gate` in architectures whose experts have no gate.
 constexpr std::string_view kNoGate = "none";
 
 constexpr const char* kLoraIn = ".lora_A.weight";
 constexpr const char* kLoraOut = ".lora_B.weight";
 
-// One kernel of all experts, or of one: gate, up and down alike.
+// One expert, or all experts as a stack.
 struct Expert {
   std::string x;
-  std::string at;       // of its values
+  std::string at;       // prefix for the names of its values
   std::string weights;  // "layers.0.mlp.experts", perhaps with a number
   int64_t stack = 0;
-  ValueLabels inner;    // of what is between up and down
-  int64_t number = -1;  // of one expert
+  ValueLabels inner;    // axes of the value between up and down
+  int64_t number = -1;  // index of the expert; -1: a stack
 };
 
 class ExpertsWriter {
@@ -37,7 +37,8 @@ class ExpertsWriter {
     if (out_.pass().capacity || use_.inputs_weighed) {
       places.emplace_back("capacity", number(capacity_));
     }
-    // With room for fewer, which tokens are dropped follows from the sequence.
+    // With a capacity, the tokens that are dropped depend on the whole
+    // sequence.
     AttributeValues groups;
     const int64_t parts = out_.pass().token_groups;
     if (parts > 1 && out_.pass().length % parts == 0 && !out_.pass().capacity) {
@@ -45,8 +46,8 @@ class ExpertsWriter {
     }
     places.insert(places.end(), groups.begin(), groups.end());
     const bool separate = !has(use_.down);
-    // Experts that are stacked may lie on an axis of the batch: who sends what
-    // to whom follows from the weights, and no label could say both.
+    // Stacked experts may be sharded over an axis of the batch. The weights
+    // then determine which device sends what, which no label can express.
     const ValueLabels labels = separate || out_.pass().experts_whole
                                    ? ValueLabels{"", "BATCH", "", ""}
                                    : ValueLabels{};
@@ -79,7 +80,7 @@ class ExpertsWriter {
   }
 
  private:
-  // A token per choice, times its share.
+  // Makes a token per choice, multiplied by the share of the choice.
   void weigh_inputs(std::string& x, std::string& choices) {
     const ForwardPass& pass = out_.pass();
     const int64_t k = *use_.inputs_weighed;
@@ -126,8 +127,8 @@ class ExpertsWriter {
                    {{"dim", 0.0}});
   }
 
-  // Answers have no labels: where the down projection leaves partial sums,
-  // what is added up is what the experts have said together.
+  // The outputs of experts have no labels: if the down projection leaves
+  // partial sums, they are reduced after the outputs are combined.
   std::string mlp(const Expert& expert) {
     const std::string mixed = expert.at + ".hidden";
     if (!use_.gated) {
@@ -165,9 +166,10 @@ class ExpertsWriter {
     return out_.linear(use);
   }
 
-  // Adapters of the stack that a kernel is of. Where both stacks have some,
-  // those of gate and up stand within those of down; else shapes tell whose
-  // they are: those of the manifest, which may be larger than what is written.
+  // Returns the adapters of the stack that contains a kernel. If both stacks
+  // have adapters, those of gate and up are inside those of down. Otherwise
+  // shapes decide which stack they belong to: those of the manifest, which may
+  // be larger than the shapes in the graph.
   std::optional<StackLora> lora_of(const Expert& expert,
                                    const ExpertKernel& kernel,
                                    int64_t out) const {
@@ -198,7 +200,7 @@ class ExpertsWriter {
   std::pair<std::string, std::string> gate_and_up(const Expert& expert) {
     const std::string gate = expert.at + ".gate";
     const std::string up = expert.at + ".up";
-    // One matrix, as in transformers 5.
+    // Gate and up are one matrix, as in transformers 5.
     const std::string fused = expert.weights + "." + use_.both.name;
     if (out_.has(fused) || out_.has(fused + use_.both.weight_name)) {
       const std::string both = linear(expert, expert.x, use_.both, use_.hidden,
@@ -239,10 +241,11 @@ class ExpertsWriter {
 
   ForwardWriter& out_;
   const ExpertsUse& use_;
-  int64_t capacity_;  // places of an expert
+  int64_t capacity_;  // tokens that an expert has room for
 };
 
-// What is repeated, or stacked, under a name: "experts" and "experts.{e}".
+// Returns the modules that are repeated as "experts.{e}" or stacked as
+// "experts"; null if there are none.
 const ModuleStep* experts_of(const std::vector<ModuleStep>& modules,
                              const std::string& name) {
   for (const ModuleStep& each : modules) {
@@ -253,8 +256,8 @@ const ModuleStep* experts_of(const std::vector<ModuleStep>& modules,
   return nullptr;
 }
 
-// A linear layer of the experts, where the architecture has it of that name:
-// others are stored as its blocks or other versions do.
+// Returns the linear layer of this name in the experts; null if they have none,
+// because they consist of blocks or are stored as in other versions.
 const ModuleStep* layer_of(const ModuleStep* experts, const std::string& name) {
   if (experts == nullptr) return nullptr;
   for (const ModuleStep& each : experts->steps) {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A mixture of experts: tokens are brought to their experts, and what these say
-// is added up by weight (Shazeer et al., "Outrageously Large Neural Networks",
-// 2017). Each is down(act(gate x) * up x), or what else is made of gate and up,
-// or down(act(up x)) where there is no gate.
+// A mixture of experts: tokens are sent to their experts, whose outputs are
+// added up by weight (Shazeer et al., "Outrageously Large Neural Networks",
+// 2017). An expert is down(act(gate x) * up x), down of another function of
+// gate and up, or down(act(up x)) without a gate.
 //
-// Weights of experts are stacked ([experts, ..], whole experts on devices of
-// the axis EXPERT) or a parameter per expert; gate and up may be one matrix.
+// Weights of experts are stacked ([experts, ..], with whole experts on the
+// devices of the axis EXPERT), or every expert has its own parameters. Gate and
+// up may be one matrix.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +35,7 @@ struct ExpertsUse {
   ExpertKernel gate{"gate_proj"};
   ExpertKernel up{"up_proj"};
   ExpertKernel down{"down_proj"};
-  // Gate and up in one matrix, one before the other, or in turns.
+  // Gate and up in one matrix: side by side or, if `in_turns`, alternating.
   ExpertKernel both{"gate_up_proj"};
   bool in_turns = false;
   bool gated = true;
@@ -42,24 +43,25 @@ struct ExpertsUse {
   int64_t hidden = 0;
   int64_t inner = 0;
   std::string activation;
-  // Writes what is between up and down where it is no activation: of the names
-  // of gate and up, what stands before the names of values, and the result.
+  // Writes the value between up and down if it is not an activation, from the
+  // names of gate and up, the prefix for the names of values, and the name of
+  // the result.
   std::function<void(const std::string& gate, const std::string& up,
                      const std::string& at, const std::string& result)>
       mix;
-  // The shares weigh what the experts read, not what they say; a token has so
-  // many.
+  // The shares apply to the inputs of experts, not to their outputs; the value
+  // is the number of experts per token.
   std::optional<int64_t> inputs_weighed;
-  std::string at;       // before the names of its values
+  std::string at;       // prefix for the names of its values
   std::string x;        // [batch, length, hidden]
   std::string choices;  // [batch, length, k]
-  std::string shares;   // the same
+  std::string shares;   // [batch, length, k]
   std::string result;   // [batch, length, hidden]
 };
 
-// What a step says of sizes and names, with what the modules of its block say
-// of how its layers are stored; without values and names of values. Empty where
-// something has no value, which is reported.
+// Reads the sizes and names in a step, and how the modules of its block store
+// the layers. Does not set values and names of values. Returns nothing, with
+// the reason reported, if an expression has no value.
 std::optional<ExpertsUse> read_experts(const ForwardStep& step,
                                        const ValueScope& scope,
                                        const std::vector<ModuleStep>& modules,

@@ -21,29 +21,29 @@
 namespace shardplan {
 namespace {
 
-// Operations of one pass.
+// Maximum number of operations in a pass; a layer counts as kStepsOfTurn.
 constexpr int64_t kMaxOperations = 1'000'000;
 constexpr int64_t kStepsOfTurn = 16;
 
 using Names = std::vector<std::string>;
 
-// A block that is being computed.
+// The state of a call while its block is being written.
 struct Frame {
-  ValueScope modules_scope;                          // of its modules
+  ValueScope modules_scope;                          // for its modules
   const std::vector<ModuleStep>* modules = nullptr;  // null: it has none
-  std::string prefix;                                // of their names
-  ValueScope scope;                                  // of its computation
-  std::string at;  // before the names of its values
-  std::map<std::string, std::string, std::less<>> values;  // in the graph
-  // What its results are called by the block around it.
+  std::string prefix;                                // for their names
+  ValueScope scope;                                  // for its computation
+  std::string at;  // prefix for the names of its values
+  std::map<std::string, std::string, std::less<>> values;  // graph names
+  // The names that the calling block gives its results.
   std::map<std::string, std::string, std::less<>> results;
   std::string target;  // the first of these, in the graph
-  // How many steps still to come make a value of this name: the last of them
-  // gets the name, earlier ones are intermediate values.
+  // The number of steps still to come that make a value of this name. The last
+  // of them gets the name; earlier ones make intermediate values.
   std::map<std::string, int, std::less<>> to_come;
 };
 
-// The use of a block: its operands, names of its results, its arguments.
+// A call of a block: its operands, the names of its results, its arguments.
 struct BlockUse {
   Names in;
   Names out;
@@ -89,7 +89,7 @@ class ForwardWalk {
 
  private:
   bool good() const { return good_ && out_.good(); }
-  // Whether there is a value; where there is none, that has been reported.
+  // Returns whether there is a value; if not, that has been reported.
   template <typename T>
   bool has(const std::optional<T>& value) {
     if (!value) good_ = false;
@@ -104,7 +104,7 @@ class ForwardWalk {
     return problem;
   }
 
-  // What the model's first block reads.
+  // Writes the inputs of the model's first block.
   Names inputs(const BlockForward& forward) {
     Names names;
     const ValueScope root{&values_, false, {}};
@@ -134,14 +134,14 @@ class ForwardWalk {
     BlockUse use;
     in.resize(std::min(in.size(), block.forward->takes.size()));
     use.in = std::move(in);
-    // Behind what the step before gives a head may read the model's inputs.
+    // After the previous step's results, a head can read the model's inputs.
     for (size_t i = use.in.size(); i < block.forward->takes.size(); ++i) {
       const std::string& name = block.forward->takes[i];
       if (std::count(inputs_.begin(), inputs_.end(), name) == 0) break;
       use.in.push_back(name);
     }
     use.where = step.where;
-    // The hidden states of a model without a head are its output.
+    // The output of a model without a head is its hidden states.
     for (const std::string& name : block.forward->gives) {
       use.out.push_back(is_last && is_body ? "last_hidden_state" : name);
     }
@@ -150,7 +150,7 @@ class ForwardWalk {
     return call(block, *scope, step.name, std::move(use));
   }
 
-  // The values that it gives, in the graph.
+  // Writes a call of a block and returns the graph names of its results.
   Names call(const ModuleBlock& block, ValueScope scope,
              const std::string& prefix, BlockUse use) {
     const BlockForward& forward = *block.forward;
@@ -182,7 +182,7 @@ class ForwardWalk {
     return given;
   }
 
-  // The arguments of a computation, and the sizes of the pass.
+  // Adds the arguments of a computation and the sizes of the pass to `scope`.
   bool forward_arguments(const BlockForward& forward, const BlockUse& use,
                          ValueScope& scope) {
     if (!take_arguments(forward.arguments, use, scope)) return false;
@@ -194,7 +194,7 @@ class ForwardWalk {
     return true;
   }
 
-  // Those that are given, else what the block has for them.
+  // Adds the arguments of the call, or else the defaults of the block.
   bool take_arguments(const std::vector<BlockArgument>& wanted,
                       const BlockUse& use, ValueScope& scope) {
     for (const BlockArgument& each : wanted) {
@@ -228,9 +228,9 @@ class ForwardWalk {
     return names;
   }
 
-  // What a value of the block is called in the graph: as the block around it
-  // calls it, or `name` with the block's prefix. A value that a later step
-  // replaces is called after the operation that makes it, "query:q_proj".
+  // Returns the graph name of a value: the name that the calling block gives
+  // it, or `name` with the block's prefix. A value that a later step replaces
+  // is named after the operation that makes it: "query:q_proj".
   std::string result(const std::string& name, std::string_view operation,
                      Frame& frame) {
     std::string full = joined_name(frame.at, name);
@@ -240,8 +240,7 @@ class ForwardWalk {
     } else if (known != frame.results.end()) {
       return frame.values[name] = known->second;
     }
-    // Of two values of one name the later is called after its function's
-    // result.
+    // If the name is taken, the value is named after its function's result.
     std::string plain = full;
     for (int i = 1; !named_.insert(full).second; ++i) {
       if (i == 1 && !frame.target.empty()) plain = frame.target + ":" + name;
@@ -250,7 +249,7 @@ class ForwardWalk {
     return frame.values[name] = std::move(full);
   }
 
-  // One more step; a turn of a repeat costs as much as several.
+  // Counts a step; a layer of a repeat counts as several.
   bool counted(Span where, int64_t steps = 1) {
     operations_ += steps;
     if (operations_ <= kMaxOperations) return true;
@@ -299,11 +298,11 @@ class ForwardWalk {
       case Kind::Require:
       case Kind::Note:
       case Kind::Switch:
-        return;  // choose_steps() leaves none
+        return;  // choose_steps() removes these
     }
   }
 
-  // The semantic axes of the result of a step, which has `rank` dimensions.
+  // Returns the axes of the result of a step, which has `rank` dimensions.
   ValueLabels axes(const ForwardStep& one, size_t rank,
                    const ValueScope& scope) {
     if (one.layout.empty()) return one.axes;
@@ -313,7 +312,7 @@ class ForwardWalk {
                        kv_heads == nullptr ? 0 : kv_heads->integer);
   }
 
-  // Exact for dimensions, which are below 2^53.
+  // The result is exact for dimensions, which are below 2^53.
   std::optional<double> real(const Expression& expression,
                              const ValueScope& scope) {
     const auto found = scope.value(expression);
@@ -355,7 +354,7 @@ class ForwardWalk {
       }
     }
     Names operands = values(one.in, frame, one.where);
-    // Graph files have several results of `split` alone.
+    // In graph files, only `split` has several results.
     if (one.out.size() != 1) {
       refuse(one.where, "an operation must have exactly one result here");
       return;
@@ -394,13 +393,13 @@ class ForwardWalk {
     } else if (good()) {
       given = apply_function(one, frame.scope, std::move(use));
     }
-    // What a block hands on may be a value that it was given.
+    // The result of a block may be one of its operands.
     for (size_t i = 0; i < given.size() && i < one.out.size(); ++i) {
       frame.values[one.out[i]] = given[i];
     }
   }
 
-  // A block without modules.
+  // Writes a call of a block without modules.
   Names apply_function(const ForwardStep& one, const ValueScope& caller,
                        BlockUse use) {
     const auto& blocks = model_.architecture->blocks;
@@ -438,7 +437,7 @@ class ForwardWalk {
         module.scope.within(block.takes, block.shared, step.arguments);
     if (!has(scope)) return {};
     if (block.forward) return call(block, *scope, name, std::move(use));
-    // One that only gives another its arguments.
+    // The block only passes its arguments to another one.
     if (block.steps.size() == 1 && !block.steps.front().when) {
       return apply_module({&block.steps.front(), *scope}, name, std::move(use));
     }
@@ -464,7 +463,7 @@ class ForwardWalk {
     }
   }
 
-  // False where it is not stored, and another may be.
+  // Returns false if the weight is not stored and another one may be.
   bool weight_of(const std::string& which, bool is_last, const ForwardStep& one,
                  Frame& frame) {
     const auto module = module_of(frame, which);
@@ -486,7 +485,7 @@ class ForwardWalk {
     return true;
   }
 
-  // Those of modules that are repeated, one after another.
+  // Writes the weights of repeated modules as one; false if there are none.
   bool repeated_weight(const std::string& which, const ForwardStep& one,
                        Frame& frame) {
     if (frame.modules == nullptr) return false;
@@ -522,7 +521,7 @@ class ForwardWalk {
                     axes(one, 3, frame.scope));
   }
 
-  // The shape of an embedding of the first step's block.
+  // Returns the shape of an embedding in the block of the first step.
   std::optional<Shape> table_module(const std::string& table) {
     const ModuleStep& body = model_.model_class->steps.front();
     const ModuleBlock* const block = block_of(body);
@@ -646,8 +645,8 @@ class ForwardWalk {
   ConfigValues& values_;
   ForwardWriter& out_;
   Diagnostics& diags_;
-  Names inputs_;                           // that the first block reads
-  std::unordered_set<std::string> named_;  // values of the graph
+  Names inputs_;                           // the inputs of the first block
+  std::unordered_set<std::string> named_;  // graph names
   Rotations rotations_;
   StepReports reports_;
   std::map<std::string, Shape> tables_;
@@ -674,12 +673,12 @@ std::optional<GraphDescription> written(const ForwardDefinition& model,
 std::optional<GraphDescription> write_forward(const ForwardDefinition& model,
                                               const ForwardInput& input,
                                               Diagnostics& diags) {
-  // Messages may point into it when the model is gone.
+  // Messages may point into the config when the model is gone.
   if (model.has_config) {
     diags.add_source(model.config->shared_source());
     return written(model, input, diags);
   }
-  // There is no text that messages could point at.
+  // Without a config, there is no text that messages could point to.
   Diagnostics own = diags.fresh();
   auto description = written(model, input, own);
   diags.add_sources(own);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Heads of attention, whether each query head has a KV head of its own (MHA),
-// several share one (GQA) or all share one (MQA).
+// Attention heads: each query head has its own KV head (MHA), several share one
+// (GQA), or all share one (MQA).
 //
 // Queries of grouped attention are [batch, length, kv_heads, group, head_dim],
-// query head h being kv_heads index h / group, so that a shard of query heads
-// reads its own KV heads (Ainslie et al., "GQA", 2023). Where heads and KV
-// heads are as many, queries are [batch, length, heads, head_dim]. Keys and
-// values are [batch, length, kv_heads, head_dim].
+// with query head h at kv_heads index h / group, so that a shard of query heads
+// reads its own KV heads (Ainslie et al., "GQA", 2023). If there are as many KV
+// heads as heads, queries are [batch, length, heads, head_dim]. Keys and values
+// are [batch, length, kv_heads, head_dim].
 #pragma once
 
 #include <cstdint>
@@ -26,14 +26,15 @@ struct HeadSizes {
   int64_t head_dim = 0;  // elements
 };
 
-// `heads`, `kv_heads` and `head_dim` of a scope; `kv_heads` is `heads` where
-// the scope has none. Empty where one is missing or they do not divide.
+// Returns `heads`, `kv_heads` and `head_dim` of a scope. If the scope has no
+// `kv_heads`, it is `heads`. Returns nothing if a size is missing, or `heads`
+// is not divisible by `kv_heads`.
 std::optional<HeadSizes> head_sizes(const ValueScope& scope);
 
-// Dimensions of queries cut into heads: 4, or 5 with groups.
+// Returns the rank of queries that are split into heads: 4, or 5 with groups.
 size_t query_rank(const HeadSizes& sizes);
 
-// One of these operations on values:
+// Writes one of these operations:
 //   query_heads(x)           x [batch, length, heads * head_dim], as queries
 //   key_heads(x)             x [batch, length, kv_heads * head_dim], as keys
 //   attention_scores(q, k)   [batch, heads.., queries, keys]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a forward pass reads, and the sizes by which it is given.
+// The inputs of a forward pass, and the sizes that their shapes depend on.
 #pragma once
 
 #include <span>
@@ -13,18 +13,20 @@
 
 namespace shardplan {
 
-// kPassSizes, as names of the scope.
+// Adds the values of kPassSizes to the scope.
 void add_pass_sizes(const ForwardPass& pass, ValueScope& scope);
 
-// Whether the model reads integers: tokens, whose number the pass says.
+// Returns whether the model reads integers: tokens, whose number the pass
+// determines.
 bool reads_tokens(const ForwardDefinition& model);
 
-// False, with the reason reported (SP009), where a size has no value.
+// Writes an input of the model. Returns false, with the reason reported
+// (SP009), if a size has no value.
 bool write_input(const InputRule& rule, ValueScope scope, ForwardWriter& out);
 
-// Takes sizes of the pass from shapes of inputs: those that a dimension of an
-// input is. What has another rank, or is no input of the architecture, says
-// nothing.
+// Sets the sizes of the pass from the shapes of inputs, if a dimension of an
+// input is just that size. Ignores inputs that have another rank or are unknown
+// to the architecture.
 void set_pass_sizes(const Architecture& architecture,
                     std::span<const std::pair<std::string, Shape>> inputs,
                     ForwardPass& pass);

@@ -27,7 +27,7 @@ void write_linear(ForwardWriter& out, const ModuleUse& use, const Shape& shape,
   out.linear(linear);
 }
 
-// Gemma's norms are stored as their distance from 1.
+// Gemma stores norm weights as their difference from 1.
 std::optional<std::string> norm_weight(ForwardWriter& out,
                                        const ValueScope& scope,
                                        const ModuleUse& use,

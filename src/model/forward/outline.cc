@@ -15,14 +15,14 @@
 namespace shardplan {
 namespace {
 
-// The arguments of a block around an expression: what they are in the caller's.
+// The arguments of the block around an expression: expressions of its caller.
 struct Environment {
   const Environment* caller = nullptr;
   bool shared = false;
   std::map<std::string, const Expression*, std::less<>> arguments;
 };
 
-// What is known of names so far; the rest has no value.
+// The values of names that are known so far.
 using Known = std::map<std::string, ConfigValue, std::less<>>;
 using FromConfig = std::function<std::optional<ConfigValue>(std::string_view)>;
 
@@ -69,8 +69,8 @@ class PartialValues {
     return from_config_(name);
   }
 
-  // The name of the architecture that an expression is, through arguments;
-  // empty where it is more than a name. `negated` where `not` stands before it.
+  // Returns the name that an expression consists of, through arguments; "" if
+  // it is not just a name. A `not` before it inverts `negated`.
   std::string single_name(const Expression& expression,
                           const Environment* around, bool& negated) const {
     const auto& nodes = expression.nodes;
@@ -90,7 +90,7 @@ class PartialValues {
     return node->name;
   }
 
-  // Takes the value for what the name stands for, unless that is known.
+  // Sets the value of a name, unless it is known or computed from others.
   bool add(const std::string& name, ConfigValue value) {
     const ValueRule* const rule = architecture_.find_value(name);
     if (rule == nullptr || rule->is || this->value(name, nullptr)) return false;
@@ -123,8 +123,8 @@ class PartialValues {
     return false;
   }
 
-  // What reading the outline may cost. Where it is spent, more values than are
-  // known may have one.
+  // The work for reading the outline. Once it is spent, expressions may have no
+  // value although their names are known.
   Work& work() { return work_; }
 
   Known known_values;
@@ -150,8 +150,8 @@ struct OutlineTensor {
   const Environment* around = nullptr;
   bool is_bias = false;
   bool certain = false;
-  // Of experts that are repeated: the count, and the name where they are one
-  // tensor.
+  // For repeated experts: their repetition, and the name of the tensor if all
+  // experts are one tensor.
   const ModuleStep* experts = nullptr;
   std::string stacked_name;
 };
@@ -160,16 +160,16 @@ struct OutlineRepeat {
   const ModuleStep* step = nullptr;
   const Environment* around = nullptr;
   std::string name;  // "layers"
-  // Its tensors among those of the outline.
+  // Its tensors are tensors[begin, end) of the outline.
   size_t begin = 0;
   size_t end = 0;
 };
 
-// A table that says which case of layers there is.
+// A table that decides which case applies to a layer.
 struct OutlineSwitch {
   std::string table;
   const OutlineRepeat* repeat = nullptr;
-  std::string module;  // of the case that it says: "mlp.gate.weight"
+  std::string module;  // in the case of the table: "mlp.gate.weight"
 };
 
 class Outline {
@@ -177,8 +177,8 @@ class Outline {
   Outline(const Architecture& architecture, PartialValues& values)
       : architecture_(architecture), values_(values) {}
 
-  // Steps of a class; whichever of them are meant, they have the same names
-  // within (model/forward/parameter_names.h).
+  // Adds the steps of a class. Their conditions do not matter: the names are
+  // the same without outer modules (model/forward/parameter_names.h).
   void add(std::vector<ModuleStep> steps) {
     for (ModuleStep& step : steps) step.when.reset();
     added_.push_back(std::move(steps));
@@ -193,10 +193,10 @@ class Outline {
   struct Place {
     bool certain = true;
     const ModuleStep* experts = nullptr;
-    std::string stacked;  // the prefix without the experts' number
+    std::string stacked;  // prefix without the index of the expert
   };
 
-  // -1: that is not known.
+  // Returns 1 if the condition holds, 0 if not, and -1 if that is unknown.
   int state(const std::optional<Expression>& condition,
             const Environment* around) {
     if (!condition) return 1;
@@ -210,7 +210,7 @@ class Outline {
     if (depth_ == kMaxBlockDepth) return;
     ++depth_;
     for (const ModuleStep& one : steps) {
-      if (!values_.work().spend()) break;  // blocks within blocks are many
+      if (!values_.work().spend()) break;  // blocks nest, so there are many
       const int used = state(one.when, around);
       if (used == 0) continue;
       Place inner = place;
@@ -250,7 +250,7 @@ class Outline {
     }
   }
 
-  // `before`: how many tensors there were before those of the case.
+  // `before`: the number of tensors before those of the case.
   void note_switch(const ModuleCase& each, const Environment* around,
                    size_t before) {
     if (!each.when || repeats.empty()) return;
@@ -307,7 +307,7 @@ class Outline {
       repeats.push_back({&one, around,
                          without_outer_modules(joined_name(
                              prefix, name.substr(0, name.find(".*"))))});
-      // There may be no layers behind others.
+      // There may be no layers after the first ones.
       if (one.start) place.certain = false;
     } else {
       place.experts = &one;
@@ -350,7 +350,7 @@ class Outline {
   const Architecture& architecture_;
   PartialValues& values_;
   std::deque<Environment> environments_;
-  std::deque<std::vector<ModuleStep>> added_;  // pointed into
+  std::deque<std::vector<ModuleStep>> added_;  // steps point into it
   int depth_ = 0;
 };
 
@@ -379,7 +379,7 @@ ArchitectureOutline outline_of(
     if (tensor.stacked_name.empty()) continue;
     result.known.push_back(tensor.stacked_name);
     result.known.push_back(tensor.stacked_name + ".weight");
-    // Gate and up of all experts in one.
+    // The gate and up of all experts can be one tensor.
     const size_t last = tensor.stacked_name.rfind('.');
     const std::string fused =
         tensor.stacked_name.substr(0, last) + ".gate_up_proj";
@@ -393,7 +393,7 @@ ArchitectureOutline outline_of(
 
 namespace {
 
-// The facts of a manifest that architectures have names for.
+// The facts of a manifest for which architectures have names.
 constexpr const char* kFactNames[] = {"layers",   "heads",   "kv_heads",
                                       "head_dim", "experts", "vocab"};
 
@@ -409,8 +409,8 @@ class ShapeReading {
                 [this](std::string_view name) { return from_config(name); }),
         outline_(*model.architecture, values_) {}
 
-  // Whether sizes that some shapes tell are those of the others, whatever the
-  // facts say.
+  // Returns whether sizes that follow from some shapes agree with the other
+  // shapes, whatever the facts say.
   bool fits() {
     if (!run(false)) return false;
     std::set<std::string, std::less<>> fitting;
@@ -423,7 +423,7 @@ class ShapeReading {
                          others.end());
   }
 
-  // Empty where the outline is too much work to be read.
+  // Returns the missing sizes; nothing if the outline is too much work.
   std::optional<std::vector<std::string>> run(bool with_facts = true) {
     if (with_facts) add_facts();
     outline_.add(model_.model_class->steps);
@@ -431,7 +431,7 @@ class ShapeReading {
       found_.emplace(name, parameter);
     }
     for (const OutlineRepeat& each : outline_.repeats) count_layers(each);
-    // What one shape tells, another may need.
+    // A size that follows from one shape may be needed for another.
     bool more = true;
     while (more) {
       more = false;
@@ -450,7 +450,7 @@ class ShapeReading {
       if (!name.empty()) missing.push_back(std::move(name));
     }
     if (values_.work().is_spent()) return std::nullopt;
-    // What the config says is read from there, or refused.
+    // Values for which the config has a key are read from there, or refused.
     for (auto& [name, value] : values_.known_values) {
       if (!config_values_.has_key(name))
         model_.known_values.emplace(name, std::move(value));
@@ -459,7 +459,7 @@ class ShapeReading {
   }
 
  private:
-  // True where that is not known, or the tensor is not there.
+  // Returns true if that is unknown or the checkpoint lacks the tensor.
   bool has_its_shape(const OutlineTensor& tensor) {
     const auto shape = shape_of(tensor);
     const auto& dims = tensor.step->dims;
@@ -467,7 +467,7 @@ class ShapeReading {
     for (size_t i = 0; i < dims.size(); ++i) {
       const auto size = size_of(dims[i], tensor.around);
       if (size && *size != (*shape)[i]) return false;
-      // A product of sizes that nothing tells is still one size.
+      // A product of unknown sizes still has only one value.
       if (!dims[i].parts.empty()) continue;
       const auto [known, is_new] = known_sizes_.try_emplace(
           std::pair(tensor.around, dims[i].size.text), (*shape)[i]);
@@ -497,7 +497,7 @@ class ShapeReading {
     return sum && times ? checked_mul(*sum, *times) : std::nullopt;
   }
 
-  // Sizes in dimensions of tensors that are there, through arguments.
+  // Collects the sizes that an expression depends on, through arguments.
   void collect_names(const Expression& expression, const Environment* around,
                      std::vector<std::string>& used, int depth = 0) {
     if (depth > kMaxBlockDepth || !values_.work().spend()) return;
@@ -573,8 +573,8 @@ class ShapeReading {
     }
   }
 
-  // Layers behind others have the same names: how many they are, only a config
-  // says. Empty where none are there.
+  // Returns the name that counts the layers after the first ones, if there are
+  // any. Their tensors have the same names, so only a config counts them.
   std::string uncounted(const OutlineRepeat& each) {
     if (!each.step->start) return "";
     std::set<std::string, std::less<>> others;
@@ -601,8 +601,8 @@ class ShapeReading {
     if (!name.empty() && count > 0) values_.add(name, ConfigValue::of(count));
   }
 
-  // Its shape [out, in], or as its dimensions are, without those that count
-  // layers and experts; empty where the checkpoint has no such tensor.
+  // Returns a tensor's shape as the architecture has it, without dimensions
+  // that count layers and experts; nothing if the checkpoint lacks the tensor.
   std::optional<Shape> shape_of(const OutlineTensor& tensor) {
     auto found = found_.find(tensor.name);
     bool stacked_experts = false;
@@ -682,7 +682,7 @@ class ShapeReading {
   PartialValues values_;
   Outline outline_;
   std::map<std::string, NamedParameter, std::less<>> found_;
-  // What an expression of a block is, by some shape.
+  // The values of expressions of a block in the first shape that has them.
   std::map<std::pair<const Environment*, std::string>, int64_t> known_sizes_;
 };
 

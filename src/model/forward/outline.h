@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// ArchitectureOutline: the parameters that an architecture can have, and what
-// their shapes say of its sizes, before any of these is known.
+// ArchitectureOutline: the parameters that an architecture can have, whatever
+// the config; and the sizes of a model that follow from their shapes.
 //
-// Names are folded (`*` for numbers of layers and experts), in the convention
-// of model/forward/parameter_names.h.
+// Names are folded (`*` for the indices of layers and experts) and in the
+// convention of model/forward/parameter_names.h.
 #pragma once
 
 #include <map>
@@ -20,25 +20,25 @@
 namespace shardplan {
 
 struct ArchitectureOutline {
-  // Those that every model of the architecture has.
+  // Parameters that every model of the architecture has.
   std::vector<std::string> required;
-  // All that some of its classes may have, sorted, with the other names that
-  // stacked and fused experts have.
+  // All parameters that one of its classes may have, sorted, with the other
+  // names of stacked and fused experts.
   std::vector<std::string> known;
 };
 
 ArchitectureOutline outline_of(
     const std::shared_ptr<const Architecture>& architecture);
 
-// Whether the manifest's shapes may be those of the model, whose names it has:
-// a size that several tell is the same in all.
+// Returns whether the manifest can be a checkpoint of the model, whose names it
+// has: each size must be the same in all shapes.
 bool shapes_fit(ForwardDefinition model, const Manifest& manifest);
 
-// Names whose values the shapes and the facts of a checkpoint tell, where the
-// config does not. What it says goes first, then facts, then shapes; a table of
-// layers is told by which modules a layer has, where there is no config. Gives
-// names of sizes that the checkpoint's tensors have, and that nothing tells.
-// Empty where the architecture has too many steps to be read.
+// Sets the values of names that follow from the shapes and facts of a
+// checkpoint. The config takes precedence over facts, and facts over shapes.
+// Without a config, the modules of each layer determine the tables. Returns the
+// names of sizes that occur in the checkpoint's tensors and remain unknown;
+// nothing if the architecture has too many steps to be read.
 std::optional<std::vector<std::string>> read_shapes(ForwardDefinition& model,
                                                     const Manifest& manifest);
 

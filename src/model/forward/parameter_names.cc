@@ -11,17 +11,17 @@ namespace {
 
 using Parts = std::vector<std::string_view>;
 
-// Modules around the model proper; what a task adds (`lm_head`) stands beside
-// them.
+// Modules that contain the model itself. Those that a task adds (`lm_head`) are
+// next to them.
 constexpr std::array<std::string_view, 14> kWrappers = {
     "params",     "model",      "transformer",    "bert",         "module",
     "text_model", "base_model", "language_model", "distilbert",   "roberta",
     "vit",        "backbone",   "gpt_neox",       "data2vec_text"};
 
-// Lists of layers: a part before the number of a layer.
+// Components before the index of a layer.
 constexpr std::array<std::string_view, 3> kLayerLists = {"layers", "h",
                                                          "layer"};
-// Parts that Flax joins with a number: `layers_3`.
+// Components that Flax joins with an index: `layers_3`.
 constexpr std::array<std::string_view, 4> kNumbered = {"layers", "h", "layer",
                                                        "experts"};
 
@@ -65,8 +65,8 @@ std::string join(const Parts& parts) {
   return name;
 }
 
-// Where the number of the layer stands, or would stand: behind the first list
-// of layers. 0 when the name has none.
+// Returns the position of the layer's index, or where a stacked parameter lacks
+// it: after the first list of layers. Returns 0 if there is no such list.
 size_t layer_place(const Parts& parts) {
   for (size_t i = 0; i + 1 < parts.size(); ++i) {
     if (is_one_of(parts[i], kLayerLists)) return i + 1;
@@ -74,8 +74,8 @@ size_t layer_place(const Parts& parts) {
   return 0;
 }
 
-// What PEFT adds to modules (0.21: peft/tuners). Most are followed by the name
-// of an adapter, `default`, which saved adapters leave out.
+// Returns whether PEFT adds this component to modules (0.21: peft/tuners). Most
+// are followed by the name of an adapter, `default`, which saved adapters omit.
 bool is_adapter(std::string_view part) {
   constexpr std::array<std::string_view, 12> kBegins = {
       "lora", "ia3",       "hada",     "lokr",   "oft",  "vera",
@@ -86,13 +86,13 @@ bool is_adapter(std::string_view part) {
          kBegins.end();
 }
 
-// Names that PEFT gives, without the modules around what it adapts and without
-// the name of an adapter.
+// Removes from a name the wrappers and adapter names that PEFT adds.
 void unwrap(Parts& parts) {
   for (size_t i = 0; i < parts.size(); ++i) {
     const auto at = parts.begin() + static_cast<ptrdiff_t>(i);
     const size_t after = parts.size() - i - 1;
-    // Beside what is wrapped for one stack of experts stand its adapters.
+    // A `base_layer` before an adapter stays: it wraps one of two stacks of
+    // experts.
     const bool is_adapted = after > 0 && is_adapter(parts[i + 1]);
     if (parts[i] == "base_layer" && after > 0 && !is_adapted) {
       parts.erase(at);
@@ -129,7 +129,8 @@ Canonical canonical(std::string_view name) {
   std::string_view& last = parts.back();
   if (parts.size() > 1) {
     result.parameter.inputs_first = last == "kernel";
-    // gamma and beta are what BERT's first checkpoints call them, of norms.
+    // The first checkpoints of BERT call the parameters of norms gamma and
+    // beta.
     const std::string_view owner = parts[parts.size() - 2];
     const bool is_norm = owner.find("Norm") != std::string_view::npos ||
                          owner.find("norm") != std::string_view::npos;
@@ -178,7 +179,7 @@ void ParameterNames::add_views(const TensorViews& views,
   }
   for (const auto& [tensor, view] : views) {
     const auto of = numbers.find(view.of);
-    if (of == numbers.end()) continue;  // filtered out
+    if (of == numbers.end()) continue;  // it was filtered out
     by_name_.emplace(canonical_name(tensor, others).first,
                      NamedParameter{of->second, false, false, &view});
   }

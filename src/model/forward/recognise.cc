@@ -22,7 +22,7 @@
 namespace shardplan {
 namespace {
 
-// Names that a message shows.
+// Maximum number of names in a message.
 constexpr size_t kShownNames = 6;
 constexpr const char* kByHand =
     "describe any other forward pass in an architecture file, `--architecture "
@@ -57,7 +57,7 @@ std::string text_at(const Node& map, std::string_view key) {
   return value && value->is_string() ? std::string(value->text()) : "";
 }
 
-// Of a model that also sees or hears the part that reads text.
+// Notes that only the text model of a model with other parts is simulated.
 void note_text_model(const std::string& whole, const std::string& part,
                      Span where, Diagnostics& diags) {
   if (whole.empty() || whole == part) return;
@@ -104,7 +104,8 @@ std::optional<ForwardDefinition> by_config(
   return model;
 }
 
-// Those of `wanted` that are there, or that are not.
+// Returns the names in `wanted` that are in `names` or, if not `there`, those
+// that are not.
 Names select(const Names& names, const Names& wanted, bool there) {
   Names some;
   for (const std::string& name : wanted) {
@@ -163,7 +164,7 @@ std::shared_ptr<const Document> empty_config() {
   return std::make_shared<const Document>(*std::move(document));
 }
 
-// How many of the names are those of parameters that a class has.
+// Returns how many of the names are parameters of a class.
 size_t fitting(const std::shared_ptr<const Architecture>& architecture,
                const ArchitectureClass& model_class, const Names& names) {
   Architecture one = *architecture;
@@ -172,15 +173,15 @@ size_t fitting(const std::shared_ptr<const Architecture>& architecture,
   return select(outline_of(own).known, names, true).size();
 }
 
-// A tensor of each class of names, which fold alike whatever an architecture
-// calls their parts: every one of them asks for the folded names, and a model
-// may have a million tensors.
+// Returns a manifest with one tensor per class of names. Names of a class fold
+// alike, whatever an architecture calls their components. Every architecture
+// reads the folded names, and a model may have a million tensors.
 Manifest one_of_each_class(const Manifest& manifest) {
   Manifest result;
   NameClasses seen;
   for (size_t i = 0; i < manifest.any_size(); ++i) {
     const bool buffer = i >= manifest.size();
-    if (i == manifest.size()) seen = {};  // a buffer stands for buffers alone
+    if (i == manifest.size()) seen = {};  // buffers represent only buffers
     const size_t before = seen.size();
     seen.add(manifest.any_name(i));
     if (seen.size() == before) continue;
@@ -189,9 +190,9 @@ Manifest one_of_each_class(const Manifest& manifest) {
   return result;
 }
 
-// Under the names that an architecture has for them; `firsts` is
-// one_of_each_class(). Where a number is such a name, one does not stand for
-// others.
+// Returns the folded names with the architecture's own components. `firsts` is
+// one_of_each_class(). If another name of a component contains digits, one
+// tensor does not represent the others, so all are read.
 Names folded_names(const Manifest& manifest, const Manifest& firsts,
                    const Architecture& architecture) {
   const std::vector<OtherName>& others = architecture.other_names;
@@ -262,7 +263,7 @@ std::nullopt_t report_missing_sizes(const ForwardDefinition& model,
   return std::nullopt;
 }
 
-// "1e-06", "10000"
+// Returns the shortest text of a number: "1e-06", "10000".
 std::string shortest(double number) {
   std::array<char, 32> text{};
   const auto end =
@@ -270,7 +271,7 @@ std::string shortest(double number) {
   return {text.data(), end.ptr};
 }
 
-// What is computed with values that nothing in the checkpoint tells.
+// Notes the values in a computation that nothing in the checkpoint determines.
 void note_assumed(const ForwardDefinition& model, Diagnostics& diags) {
   Names assumed;
   for (const ValueRule& rule : model.architecture->values) {
@@ -325,13 +326,13 @@ std::nullopt_t report_quantised(const Manifest& manifest, size_t weight,
           "its config");
 }
 
-// Adapters other than what a LoRA puts beside a linear layer of the
-// architecture, or a stack of experts; false, with the reason reported (SP016),
-// where there are some. Those of a part that is not computed, such as a tower
-// for pictures, are left out with it.
+// Returns false, and reports SP016, if the checkpoint has adapters other than
+// LoRAs of a linear layer of the architecture or of a stack of experts.
+// Adapters of a part that is not computed, such as a vision tower, are left out
+// with it.
 bool check_adapters(const Manifest& manifest, const ForwardDefinition& model,
                     Diagnostics& diags) {
-  // As the manifest has them, the first of each kind.
+  // The first adapter of each kind, by its name in the manifest.
   std::map<std::string, std::string, std::less<>> first;
   std::set<std::string> known;
   const ParameterNames names(manifest, model.architecture->other_names);
@@ -376,7 +377,7 @@ bool check_adapters(const Manifest& manifest, const ForwardDefinition& model,
 std::optional<ForwardDefinition> recognise_model(
     const Manifest& manifest, std::shared_ptr<const Document> config,
     std::shared_ptr<const Architecture> architecture, Diagnostics& diags) {
-  // Messages may point into them when the model is gone.
+  // Messages may point into these when the model is gone.
   if (config != nullptr) diags.add_source(config->shared_source());
   if (architecture != nullptr) {
     for (const SourcePtr& source : architecture->sources)

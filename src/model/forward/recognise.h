@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which architecture's forward pass a model has.
+// Recognises which architecture defines the forward pass of a model.
 #pragma once
 
 #include <memory>
@@ -12,20 +12,20 @@
 
 namespace shardplan {
 
-// By `architecture` where one is given; by the config's model_type; without a
-// config by names: that of the architectures with a forward pass whose
-// parameters are all there, and that has none which it does not know. Sizes
-// that nothing but shapes tells are taken from these.
+// Chooses `architecture` if one is given; else the architecture of the config's
+// model_type; without a config, the architecture with a forward pass whose
+// parameters all exist and that knows all parameters of the checkpoint. Sizes
+// that only shapes determine are read from these.
 //
-// `config` is null where there is none. Empty, with the reason reported: SP016
-// with what was looked for, where there is no such forward pass; SP013 where
-// nothing tells the sizes of heads.
+// `config` is null if there is none. Returns nothing, with the reason reported:
+// SP016 with the names it looked for if there is no such forward pass; SP013 if
+// the sizes of heads are unknown.
 std::optional<ForwardDefinition> recognise_model(
     const Manifest& manifest, std::shared_ptr<const Document> config,
     std::shared_ptr<const Architecture> architecture, Diagnostics& diags);
 
-// Uses the config and the architecture that the manifest has. A config that
-// cannot be read is SP002: guessed from names, it might be another model.
+// Does the same with the config and architecture of the manifest. A config that
+// cannot be read is SP002: the names might suggest another model.
 std::optional<ForwardDefinition> recognise_model(const Manifest& manifest,
                                                  Diagnostics& diags);
 

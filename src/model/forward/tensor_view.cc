@@ -22,7 +22,7 @@ class ViewReader {
       return std::nullopt;
     }
     if (experts_) shape.erase(shape.begin());
-    std::vector<ViewReading::Step> back;  // the last first
+    std::vector<ViewReading::Step> back;  // in reverse order
     for (const TensorView::Move& move : view_.moves) {
       if (!move.order.empty()) {
         if (move.order.size() != shape.size()) return std::nullopt;
@@ -91,9 +91,10 @@ class ViewReader {
              {"end", static_cast<double>(end)}}};
   }
 
-  // Takes the tensor's place in every stack; experts come first.
+  // Selects the tensor in every stack and moves the dimension of experts to the
+  // front.
   void unstack(Shape shape, std::vector<ViewReading::Step>& back) {
-    // What each dimension is: one of the stacked ones, or -1.
+    // For each dimension, the index of the stack that it counts, or -1.
     std::vector<int> what(shape.size(), -1);
     for (size_t i = 0; i < view_.stacked.size(); ++i) {
       const auto at = static_cast<std::ptrdiff_t>(view_.stacked[i].at);

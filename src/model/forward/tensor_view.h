@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads a tensor of the checkpoint out of one that another program keeps
-// (core/manifest.h, TensorView): the inverse of what a scheme of names did.
+// ViewReading: how to read a tensor of the checkpoint out of one that another
+// program stores (core/manifest.h, TensorView), which inverts a naming scheme.
 #pragma once
 
 #include <optional>
@@ -18,17 +18,17 @@ using AttributeValues =
 
 struct ViewReading {
   struct Step {
-    std::string op;  // slice, reshape, transpose: nothing is copied
+    std::string op;  // slice, reshape or transpose: nothing is copied
     AttributeValues attributes;
   };
-  Shape stored;  // of what is kept
+  Shape stored;  // shape of the stored tensor
   std::vector<Step> steps;
 };
 
-// `shape` is that of the checkpoint's tensor, which a smaller model has smaller
-// (graph/shrink.h); stacks are as long as in the whole one. Empty where the
-// moves do not go through with it: a joined tensor of another size, a size that
-// does not divide.
+// Returns how to read a tensor of the checkpoint that has this shape. In a
+// smaller model (graph/shrink.h) the shape is smaller, but stacks are as long
+// as in the full model. Returns nothing if the moves of the view do not fit the
+// shape: a joined tensor has another size, or a size is not divisible.
 std::optional<ViewReading> read_view(const TensorView& view,
                                      const Shape& shape);
 

@@ -11,15 +11,16 @@
 namespace shardplan {
 namespace {
 
-// Missing parameters that a message names; beyond kEnough no more are sought.
+// Number of missing parameters in a message, and the number after which no more
+// are looked for.
 constexpr size_t kShown = 5;
 constexpr size_t kEnough = 1000;
 
-// A module that a LoRA adapts has these beside its weight.
+// The adapters that a LoRA adds next to the weight of a module.
 constexpr std::string_view kAdapterIn = ".lora_A.weight";
 constexpr std::string_view kAdapterOut = ".lora_B.weight";
-// `lora_alpha` over the rank, which no tensor tells; it is the same for all,
-// and of runs with random numbers as good as any other.
+// `lora_alpha` divided by the rank. No tensor contains it; it is the same for
+// all modules, and any value is good enough for runs with random numbers.
 constexpr double kAdapterScale = 2;
 
 struct ActivationName {
@@ -176,7 +177,7 @@ size_t ForwardWriter::rank_of(std::string_view op,
       operands.empty() ? rank_of_.end() : rank_of_.find(operands.front());
   if (op == "embedding") return 3;
   if (op == "linear_recurrence" || op == "delta_recurrence") return 4;
-  // Tokens are brought to their experts.
+  // dispatch adds a dimension for experts, and combine removes it.
   const size_t first = found == rank_of_.end() ? 3 : found->second;
   if (op == "dispatch") return first + 1;
   return op == "combine" || op == "last_token" ? first - 1 : first;
@@ -185,7 +186,7 @@ size_t ForwardWriter::rank_of(std::string_view op,
 std::string ForwardWriter::letters(const std::string& value) const {
   const auto found = rank_of_.find(value);
   const size_t rank = found == rank_of_.end() ? 3 : found->second;
-  // Neither `i` nor `o`, which are the kernel's.
+  // The letters exclude `i` and `o`, which are those of the kernel.
   constexpr std::string_view kLetters = "ebcdfgh";
   if (rank == 3) return "bs";
   if (rank == 2) return "b";
@@ -219,7 +220,7 @@ std::string ForwardWriter::op(std::string_view op,
 
 std::string ForwardWriter::linear(const LinearUse& use) {
   const std::string weight = use.parameter + use.weight_name;
-  // A fused or stacked weight may be a parameter without the last part.
+  // A fused or stacked weight may be a parameter without the last component.
   const std::string& name =
       has(weight) || !has(use.parameter) ? weight : use.parameter;
   const NamedParameter* const found = names_.find(name);
@@ -249,7 +250,8 @@ std::string ForwardWriter::linear(const LinearUse& use) {
   if (use.stack > 0) bias_shape.insert(bias_shape.begin(), use.stack);
   std::string bias = parameter(use.parameter + use.bias_name, bias_shape);
   if (use.stack > 0) {
-    // One per index of the first dimension, for all between it and the last.
+    // There is one bias per index of the first dimension, for all indices of
+    // the dimensions between it and the last.
     Shape rows(dims.size() + 1, 1);
     rows.front() = use.stack;
     rows.back() = use.out;
@@ -261,8 +263,8 @@ std::string ForwardWriter::linear(const LinearUse& use) {
   return adapted ? this->adapted(use, sum) : sum;
 }
 
-// With what a LoRA adds (Hu et al., 2021), as PEFT computes it: A x, then B of
-// that, times a number.
+// Adds the contribution of a LoRA (Hu et al., 2021) as PEFT computes it: A x,
+// then B of that, times a number.
 std::string ForwardWriter::adapted(const LinearUse& use,
                                    const std::string& base) {
   if (use.lora) return adapted_stack(use, base);
@@ -294,7 +296,7 @@ std::string ForwardWriter::adapted_stack(const LinearUse& use,
   const std::string out = lora.module + std::string(kAdapterOut);
   const int64_t ranks = shape_of(in)->front();
   const int64_t rank = ranks / lora.experts;
-  // Once for all kernels that they are beside.
+  // The reshaped adapter is shared by all kernels of the stack.
   const auto by_expert = [&](const std::string& parameter, Shape shape) {
     std::string result = parameter + ":experts";
     if (!written_.insert(result).second) return result;
@@ -355,7 +357,7 @@ std::string ForwardWriter::activation(std::string_view wanted,
     if (!known.approximate.empty()) {
       attributes.emplace_back("approximate", std::string(known.approximate));
     }
-    // So et al., "Primer", 2021.
+    // Squared ReLU is from So et al., "Primer", 2021.
     if (wanted == "relu2") {
       const std::string positive = op(known.op, {x}, result + ":positive");
       return op("square", {positive}, std::move(result), {}, std::move(axes));
@@ -438,8 +440,8 @@ void ForwardWriter::report_missing() {
   }
 }
 
-// Adapters of a kind of which no layer has read one: what they adapt is no
-// linear layer here, or nothing computes it.
+// Refuses adapters that no layer has read, unless the weight that they adapt is
+// not read either: they do not belong to a linear layer.
 void ForwardWriter::check_adapters() {
   std::set<std::string> read;
   for (const DescribedValue& value : description_.parameters) {

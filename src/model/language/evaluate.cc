@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The value of an expression.
+// Evaluates expressions: the implementation of evaluate() of expression.h.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -20,8 +20,8 @@ class Evaluator {
             std::string& why)
       : nodes_(expression.nodes), find_(find), work_(work), why_(why) {}
 
-  // The value of a node, in `hold` where it is nobody else's; null where it has
-  // none.
+  // Returns the value of a node, or null if it has none. A computed value is
+  // stored in `hold`; constants and the values of names are not copied.
   const ConfigValue* value(int index, ConfigValue& hold) {
     const Nested level;
     if (level.is_too_deep()) {
@@ -134,8 +134,8 @@ class Evaluator {
     return fail("expected an integer, not a number");
   }
 
-  // To look at so many items of a list, or bytes of a text. A value that the
-  // steps do not suffice for is missed by the next one.
+  // Spends the work of reading that many list items. If the work runs out here,
+  // the next call of value() fails.
   void look_at(size_t items) { work_.spend(static_cast<int64_t>(items / 16)); }
 
   std::optional<ConfigValue> item(const ExpressionNode& node) {
@@ -151,7 +151,7 @@ class Evaluator {
                 " is out of range for a list of " + std::to_string(size));
   }
 
-  // How often an item is among the first of a list.
+  // Counts how often an item occurs among the first items of a list.
   std::optional<ConfigValue> count(const ExpressionNode& node) {
     ConfigValue hold;
     const auto* const of = list(node.first, hold);
@@ -178,7 +178,8 @@ class Evaluator {
     return ConfigValue::of(static_cast<int64_t>(rounded));
   }
 
-  // Both operands of a node; null where one has no value.
+  // The operands of a binary node. A pointer is null if its operand has no
+  // value.
   struct Operands {
     ConfigValue hold_a, hold_b;
     const ConfigValue* a = nullptr;
@@ -201,7 +202,8 @@ class Evaluator {
     return of.b != nullptr;
   }
 
-  // A quotient of integers is rounded without being one first.
+  // Rounds up. A quotient of integers is rounded up directly, because `/` would
+  // refuse a remainder.
   std::optional<ConfigValue> ceiling(int index) {
     const auto up = [](double a) { return std::ceil(a); };
     const ExpressionNode& node = nodes_[static_cast<size_t>(index)];

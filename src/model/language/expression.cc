@@ -21,7 +21,8 @@ struct BinaryOperator {
   std::string_view text;
   Operator kind;
 };
-// By precedence, loosest first; of one level the longer spelling first.
+// One table per level of precedence, loosest first. Within a table, an operator
+// precedes those that are a prefix of it.
 constexpr std::array<BinaryOperator, 7> kComparisons = {{
     {"==", Operator::Equal},
     {"!=", Operator::Unequal},
@@ -59,8 +60,8 @@ bool begins_name(char c) { return is_letter(c) || c == '_'; }
 bool continues_name(char c) {
   return begins_name(c) || is_digit(c) || c == '.';
 }
-// In statements names of modules may have indices, "norms.{h}.weight", and
-// those of values a colon, "query:rope".
+// In statements, module names may contain indices (`norms.{h}.weight`), and
+// value names may contain a colon (`query:rope`).
 bool continues_statement_name(char c) {
   return continues_name(c) || c == '{' || c == '}' || c == ':';
 }
@@ -169,7 +170,7 @@ class Parser {
   size_t begin_of(int node) const {
     return nodes_[static_cast<size_t>(node)].begin;
   }
-  // A node whose text begins at `begin`, as far as it has been read.
+  // Sets the text of a node to what has been read since `begin`.
   int spanning(int node, size_t begin) {
     if (node < 0) return -1;
     nodes_[static_cast<size_t>(node)].begin = begin;
@@ -334,7 +335,8 @@ class Parser {
     return add(function->kind, arguments[0], arguments[1], arguments[2]);
   }
 
-  // A call of a statement, of whatever name: `f(x, [1, 2], window = w)`.
+  // Parses a call in a statement, where any name can be called:
+  // `f(x, [1, 2], window = w)`.
   int any_call(const std::string& name) {
     if (++depth_ > kMaxDepth) return fail("it nests too deeply");
     ExpressionNode node;
@@ -357,7 +359,8 @@ class Parser {
     --depth_;
     return add(std::move(node));
   }
-  // The name in front of `=`, of which nothing is left then; "" for none.
+  // Reads the name and the `=` of a named argument and returns the name. Reads
+  // neither and returns "" if the argument has no name.
   std::string key_of_argument() {
     skip_blanks();
     if (rest_.empty() || !begins_name(rest_.front())) return "";
@@ -386,7 +389,7 @@ class Parser {
     --depth_;
     return add(std::move(node));
   }
-  // Behind `as`: a name, or a list of names.
+  // Parses the layout after `as`: a name, or a list of names.
   int layout() {
     skip_blanks();
     const bool is_layout = rest_.starts_with('[') ||

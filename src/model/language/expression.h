@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Expression: what an architecture file computes from the sizes of a model:
+// Expression: a formula over the sizes of a model in an architecture file:
 // `heads * head_dim`, `(i + 1) % period == 0`, `not tied`.
 //
 // Operators, loosest first: or; and; not; in == != < <= > >=; + -; * / // %;
 // unary -; list[i], counted from 0. Functions: floor(a), ceil(a), min(a, b),
-// max(a, b), sqrt(a), length(list), count(list, item, n), which is how often
-// the item is among the first n, and if(condition, a, b), of which only the
-// branch taken is computed. `a / b` of integers must leave no rest, but within
-// ceil;
-// `//` rounds down. Texts are in single or double quotes. The language is
-// described in docs/formats/architecture.md. Statements (statement.h) have the
-// same operators.
+// max(a, b), sqrt(a), log(a), length(list); count(list, item, n), the number of
+// times the item occurs among the first n; and if(condition, a, b), which
+// computes only the chosen branch. `a / b` of integers must leave no remainder,
+// except directly inside ceil; `//` rounds down. Texts are in single or double
+// quotes. docs/formats/architecture.md describes the language. Statements
+// (statement.h) have the same operators.
 #pragma once
 
 #include <cstdint>
@@ -27,14 +26,14 @@
 
 namespace shardplan {
 
-// What a name stands for.
+// The value of a name or an expression.
 struct ConfigValue {
   enum class Kind : uint8_t { Integer, Real, Flag, Text, Integers };
   Kind kind = Kind::Integer;
-  int64_t integer = 0;  // Flag: 0 or 1
+  int64_t integer = 0;  // 0 or 1 for a Flag
   double real = 0;
   std::string text;
-  // Of Integers, never null: a copy of a value shares the list.
+  // Not null if the kind is Integers. Copies of a value share the list.
   std::shared_ptr<const std::vector<int64_t>> integers;
 
   bool operator==(const ConfigValue& other) const;
@@ -96,20 +95,22 @@ struct ExpressionNode {
     Item,
     Count,
     If,
-    Call,  // of a statement alone: `reshape(x, [batch, length])`
-    List,  // of a statement alone: `[batch, length]`
+    Call,  // only in statements: `reshape(x, [batch, length])`
+    List,  // only in statements: `[batch, length]`
   };
   Kind kind = Kind::Constant;
-  // Numbers of nodes, -1 for none.
+  // Indices of the operand nodes, -1 for none.
   int first = -1;
   int second = -1;
   int third = -1;
   ConfigValue constant;
-  std::string name;  // of a name or a call
-  // Of a call or a list; those of a call that have a name stand in `named`.
+  std::string name;  // for Name and Call
+  // Indices of a List's items or a Call's positional arguments; `named` has a
+  // Call's named arguments.
   std::vector<int> arguments;
   std::vector<std::pair<std::string, int>> named;
-  // Its text within that of the expression or statement, with brackets around.
+  // The node's bytes [begin, end) in the text of the expression or statement,
+  // including parentheses around it.
   size_t begin = 0;
   size_t end = 0;
 };
@@ -117,34 +118,36 @@ struct ExpressionNode {
 struct Expression {
   std::string text;
   Span where;
-  std::vector<ExpressionNode> nodes;  // the root is the last
+  std::vector<ExpressionNode> nodes;  // the last node is the root
 
-  // Every name in it, each time it occurs.
+  // Returns all names in the expression, including repetitions.
   std::vector<std::string_view> names() const;
   bool mentions(std::string_view name) const;
-  // The name that stands first in a product: `heads` of `heads * head_dim`,
-  // `mlp` of `2 * mlp`; empty where there is none. It is the dimension's label.
+  // Returns the first name in a product, which labels the dimension: `heads`
+  // for `heads * head_dim`, `mlp` for `2 * mlp`. Returns "" if there is none.
   std::string_view leading_name() const;
 };
 
-// The longest text in an expression, or of a config where it is a value:
-// values are copied.
+// Maximum length in bytes of a text in an expression, and of a text in a config
+// that becomes a value. It is limited because values are copied.
 inline constexpr size_t kMaxTextValue = 4096;
 
-// Empty, and the reason in `why`, where the text is no expression.
+// Parses an expression. Returns nothing, and the reason in `why`, if the text
+// is not one.
 std::optional<Expression> parse_expression(std::string_view text, Span where,
                                            std::string& why);
-// The expression that is this value.
+// Returns the expression that consists of a constant.
 Expression constant_expression(ConfigValue value, Span where);
 
-// The value of a name; null, with or without a reason, where it has none.
+// Looks up the value of a name. Returns null if it has none, with the reason in
+// `why` or with an empty `why`.
 using FindValue =
     std::function<const ConfigValue*(std::string_view name, std::string& why)>;
 
-// Empty, and the reason in `why`, where it has no value: a name that has none,
-// operands of the wrong kind, a division that leaves a rest, a result beyond 63
-// bits, references that nest too deep, no work left. An empty reason means that
-// it has been reported already.
+// Evaluates an expression. Returns nothing, and the reason in `why`, if it has
+// no value: a name has none, an operand is of the wrong kind, a division leaves
+// a remainder, a result exceeds 63 bits, references nest too deeply, or no work
+// is left. An empty reason means that the error has already been reported.
 std::optional<ConfigValue> evaluate(const Expression& expression,
                                     const FindValue& find, Work& work,
                                     std::string& why);

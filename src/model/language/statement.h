@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Statement: what a forward pass computes, as an architecture file writes it
+// Statement: one assignment of a forward pass in an architecture file
 // (docs/formats/architecture.md, "What is computed"):
 //
 //     hidden = activate(gate_proj(x), activation) * up as intermediate
 //     query = q_norm(query, epsilon = epsilon) if head_norms
 //     choices, shares = choose_experts(router, chosen = experts_per_token)
 //
-// The right side is an expression with the operators of expression.h, in which
-// calls may have any name, named arguments and lists. Which names are values of
-// the pass and which are sizes of the model is not known here.
+// The right side is an expression with the operators of expression.h. In
+// addition, calls may have any name, named arguments and lists. The parser does
+// not know which names are values of the pass and which are sizes of the model.
 #pragma once
 
 #include <optional>
@@ -21,15 +21,16 @@
 namespace shardplan {
 
 struct Statement {
-  std::vector<std::string> targets;  // at least one
+  std::vector<std::string> targets;  // the names of the results, at least one
   std::vector<ExpressionNode> nodes;
-  // Indices of nodes, -1 for none.
+  // Indices into `nodes`, -1 for none.
   int value = -1;
-  int layout = -1;  // behind `as`: a name, or a list of names
-  int when = -1;    // behind `if`
+  int layout = -1;  // after `as`: a name, or a list of names
+  int when = -1;    // after `if`
 };
 
-// Empty, and the reason in `why`, where the text is no statement.
+// Parses a statement. Returns nothing, and the reason in `why`, if the text is
+// not one.
 std::optional<Statement> parse_statement(std::string_view text,
                                          std::string& why);
 

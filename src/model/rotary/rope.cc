@@ -23,12 +23,13 @@ std::optional<double> optional_number(ConfigReader& config,
   return config.positive(key, 1);
 }
 
-// Kinds that keep every frequency as it is.
+// Returns whether a kind of scaling leaves all frequencies unchanged.
 bool is_plain(std::string_view kind) {
   return kind.empty() || kind == "default";
 }
 
-// `rope_scaling`, or `rope_parameters` of transformers 5.
+// Reads `rope_scaling`, or `rope_parameters` of transformers 5, into a
+// RopeConfig.
 class ScalingReader {
  public:
   ScalingReader(std::string path, ConfigReader& config, ConfigReader& section,
@@ -39,7 +40,8 @@ class ScalingReader {
         rope_(rope),
         diags_(diags) {}
 
-  // `is_of_kind`: there are others for other kinds of layers.
+  // `is_of_kind`: the section is for one kind of layers, and other kinds have
+  // their own.
   void read(Span where, bool is_of_kind) {
     const char* kind_key = section_.find("rope_type") ? "rope_type" : "type";
     const std::string kind = section_.text(kind_key);
@@ -103,7 +105,8 @@ class ScalingReader {
     }
   }
 
-  // `max_position_embeddings`, of the config or its class.
+  // Returns `max_position_embeddings` of the config, else the default of its
+  // configuration class.
   int64_t positions() {
     constexpr std::string_view kKey = "max_position_embeddings";
     if (!config_.find(kKey)) {
@@ -121,8 +124,8 @@ class ScalingReader {
     rope_.original_positions = positions();
   }
 
-  // Those of training. A key of the config itself goes before that of the
-  // scaling, since Phi-3 has it there.
+  // Returns the number of positions in training. The config's own key takes
+  // precedence over that of the scaling, since Phi-3 has it in the config.
   int64_t trained_positions() {
     constexpr std::string_view kKey = "original_max_position_embeddings";
     if (!config_.find(kKey)) {
@@ -138,7 +141,7 @@ class ScalingReader {
     return own;
   }
 
-  // How much longer texts may be than those of training.
+  // Returns the ratio of the model's positions to those in training.
   double stretch() {
     return static_cast<double>(positions()) /
            static_cast<double>(std::max<int64_t>(1, rope_.original_positions));
@@ -150,7 +153,7 @@ class ScalingReader {
     return is_zero ? usual : section_.positive(key, usual);
   }
 
-  // Peng et al., "YaRN", 2023.
+  // Reads the scaling of Peng et al., "YaRN", 2023.
   void read_yarn(bool is_of_kind) {
     rope_.original_positions = trained_positions();
     if (!section_.at("factor")) missing("factor");
@@ -201,7 +204,7 @@ class ScalingReader {
     return all;
   }
 
-  // Ding et al., "LongRoPE", 2024.
+  // Reads the scaling of Ding et al., "LongRoPE", 2024.
   void read_longrope() {
     rope_.original_positions = trained_positions();
     rope_.short_factor = factors("short_factor");
@@ -239,8 +242,9 @@ class ScalingReader {
   Diagnostics& diags_;
 };
 
-// Their classes do not look at `partial_rotary_factor` (transformers 5), or
-// fail on it (version 4, and 5 where positions are scaled).
+// Reports a `partial_rotary_factor` in the config of a model that rotates whole
+// heads. transformers 5 ignores it there; version 4, and version 5 if positions
+// are scaled, fail on it.
 void note_partial(double partial, const RopeConfig& rope, ConfigReader& config,
                   Diagnostics& diags) {
   if (partial == 1) return;
@@ -261,7 +265,7 @@ void note_partial(double partial, const RopeConfig& rope, ConfigReader& config,
       .fact("as in transformers 5; earlier versions fail on it");
 }
 
-// Radians per position of every pair.
+// Computes the frequencies of the rotated pairs, in radians per position.
 class Frequencies {
  public:
   Frequencies(const RopeConfig& rope, double theta, int64_t rotated)
@@ -275,7 +279,8 @@ class Frequencies {
     return all;
   }
 
-  // Of what is longer than the config's positions, a larger base.
+  // Returns the base of the frequencies, which grows with sequences that are
+  // longer than the config's positions.
   double dynamic_theta(int64_t length) const {
     const double dims = number(rotated_);
     const double longer = number(std::max(length, rope_.original_positions)) /
@@ -284,7 +289,8 @@ class Frequencies {
                              dims / (dims - 2));
   }
 
-  // Those that turn often stay, those that turn seldom are made lower.
+  // Leaves high frequencies unchanged, divides low ones by `factor`, and
+  // interpolates linearly in between.
   std::vector<double> yarn() const {
     double low = dim_of(rope_.beta_fast);
     double high = dim_of(rope_.beta_slow);
@@ -305,7 +311,8 @@ class Frequencies {
   }
 
  private:
-  // The dimension that turns so often within the positions of training.
+  // Returns the index of the pair that makes `turns` full turns within the
+  // original positions; it need not be an integer.
   double dim_of(double turns) const {
     return number(rotated_) *
            std::log(number(rope_.original_positions) /
@@ -318,7 +325,8 @@ class Frequencies {
   int64_t rotated_;
 };
 
-// Divides each by its factor; false where these are not as many.
+// Divides every frequency by its factor. Returns false if there are too few
+// factors, or too many and not `may_be_more`.
 bool divide(std::vector<double>& frequencies, const std::vector<double>& by,
             bool may_be_more) {
   if (by.size() < frequencies.size() ||
@@ -351,7 +359,7 @@ RopeConfig read_rope(ConfigReader& config, std::string_view kind, bool has_part,
           .fact("as in transformers 5, which then reads only `rope_scaling`");
       continue;
     }
-    // Families that mix kinds of attention give each kind its own.
+    // Families that mix kinds of attention have a nested map for each kind.
     const auto is_own = [](const Node& map) {
       for (size_t i = 0; i < map.size(); ++i) {
         if (map.item(i).is_map()) return true;
@@ -440,7 +448,7 @@ std::optional<AttributeValues> rope_attributes(const RopeConfig& rope,
   if (rope.scaling == "linear") {
     for (double& each : all) each /= rope.factor;
   } else if (rope.scaling == "dynamic") {
-    // Where its exponent has none, transformers divides by 0.
+    // With 2 rotated values, transformers divides by 0 in the exponent.
     const double longer = rotated > 2 ? of.dynamic_theta(use.length) : NAN;
     all = std::isfinite(longer) ? of.plain(longer) : std::vector<double>{NAN};
   } else if (rope.scaling == "yarn" && !is_odd) {
@@ -453,8 +461,8 @@ std::optional<AttributeValues> rope_attributes(const RopeConfig& rope,
       return std::nullopt;
     }
   } else if (is_proportional) {
-    // What is not rotated is turned by nothing, so that pairs stay half a head
-    // apart.
+    // Pairs that are not rotated get frequency 0, so that the halves of a pair
+    // stay half a head apart.
     const auto turned =
         static_cast<size_t>(std::floor(number(use.head_dim) * part / 2));
     for (size_t i = 0; i < all.size(); ++i) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rotations: the rotary positions of one forward pass.
+// Rotations: computes the attributes of the rotary positions in one forward
+// pass. It reads the config once for each kind of attention.
 #pragma once
 
 #include <cstdint>
@@ -11,23 +12,25 @@
 #include "base/diagnostic.h"
 #include "model/architecture/scope.h"
 #include "model/config_reader.h"
-#include "model/rotary/rope.h"
 #include "model/forward/writer.h"
+#include "model/rotary/rope.h"
 
 namespace shardplan {
 
 class Rotations {
  public:
-  // `is_small`: sizes are smaller than the config has them. The config and
-  // `diags` must outlive it.
+  // `is_small`: sizes are smaller than in the config. The config and `diags`
+  // must outlive the object.
   Rotations(ConfigReader& config, const ForwardPass& pass, bool is_small,
             Diagnostics& diags)
       : config_(config), pass_(pass), is_small_(is_small), diags_(diags) {}
 
-  // Of the operation `rope`, as the config says and names that the scope may
-  // have: `head_dim`, `rope_theta`, `rope_kind`, `rotary_part` and
-  // `interleaved` (docs/formats/architecture.md). Empty where that cannot be;
-  // `why` is empty where it has been reported.
+  // Returns the attributes of the operation `rope`. They follow from the config
+  // and from names that the scope may have: `head_dim`, `rope_theta`,
+  // `rope_kind`, `rotary_part` and `interleaved`
+  // (docs/formats/architecture.md). Returns nothing if there are none, with the
+  // reason in `why`; an empty `why` means that the error has already been
+  // reported.
   std::optional<AttributeValues> attributes(const ValueScope& scope,
                                             std::string& why);
 
@@ -38,7 +41,7 @@ class Rotations {
   ForwardPass pass_;
   bool is_small_;
   Diagnostics& diags_;
-  // By kind, and whether parts of heads are rotated; none: refused.
+  // By kind of attention and `has_part`; nullopt if the config was refused.
   std::map<std::pair<std::string, bool>, std::optional<RopeConfig>> known_;
 };
 
