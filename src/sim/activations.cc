@@ -82,6 +82,7 @@ class Placer {
   // with an axis of another name may mean that one instead, so what is not
   // sharded then is reported; so is an axis that the graph itself names.
   void declare_defaults() {
+    if (rules_.partition_axis) return;
     AxisNames defaults;
     for (const auto& field : default_partition_axis()) {
       if (!field) continue;
@@ -91,15 +92,8 @@ class Placer {
       return std::find(defaults.begin(), defaults.end(), name) !=
              defaults.end();
     };
-    const auto is_given = [&](const AxisName& name) {
-      return rules_.partition_axis &&
-             std::ranges::any_of(*rules_.partition_axis,
-                                 [&](const auto& field) {
-                                   return field && contains(field->axes, name);
-                                 });
-    };
     for (const Axis& axis : plan_.mesh.axes()) {
-      if (!is_default(axis.name) && !is_given(axis.name)) return;
+      if (!is_default(axis.name)) return;
     }
     for (const Value& value : graph_.values) {
       if (std::any_of(value.axes.begin(), value.axes.end(), is_default)) return;
@@ -285,18 +279,6 @@ class Placer {
     }
   }
 
-  // The axes that a rule's spec may name though the mesh lacks them: a default
-  // of `partition_axis`, but only where a name such as LENGTH means it.
-  AxisNames declared_of(const PartitionSpec& spec) const {
-    AxisNames declared = rules_.declared_axes;
-    for (const AxisName& axis : declared_) {
-      const bool is_written = std::ranges::any_of(
-          spec.dims, [&](const AxisNames& dim) { return contains(dim, axis); });
-      if (!is_written && !contains(declared, axis)) declared.push_back(axis);
-    }
-    return declared;
-  }
-
   bool activation(ValueId v) {
     const Value& value = graph_.values[v];
     note_overruled(v);
@@ -312,7 +294,7 @@ class Placer {
                            std::to_string(
                                rule.where.file->position(rule.where.begin).line)
                      : "activations";
-      read(v, rule.spec, rule.spec_where, place, declared_of(rule.spec));
+      read(v, rule.spec, rule.spec_where, place, rules_.declared_axes);
     } else if (is_placed_by_view(v)) {
       return true;
     } else if (value.labelled) {
