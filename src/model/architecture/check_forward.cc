@@ -131,6 +131,9 @@ class ForwardCheck {
           }
         }
       }
+      if (step.kind == Kind::Experts && !global_.contains("hidden")) {
+        unknown("hidden", step.where, global_);
+      }
       if (!step.mix.empty()) check_mix(step, names);
       if (step.kind == Kind::Repeat) {
         check_repeat(step, modules, block, names, values);

@@ -187,7 +187,7 @@ class ForwardReader {
   StepReader& reader_;
   Diagnostics& diags_;
   ValueNames modules_;
-  ValueNames intermediate_;
+  NameCounts intermediate_;
 };
 
 // Returns the semantic axes of an input, given as a layout's name or a list.

@@ -85,7 +85,7 @@ class StatementReader {
  public:
   StatementReader(std::string_view text, Span where, StepReader& reader,
                   const ValueNames& modules, ValueNames& values,
-                  ValueNames& intermediate)
+                  NameCounts& intermediate)
       : text_(text),
         where_(where),
         reader_(reader),
@@ -185,12 +185,10 @@ class StatementReader {
       return refuse(index, "the statement is too long");
     }
     const std::string& what = steps_.back().what;
-    const std::string plain =
+    std::string name =
         targets().front() + ":" + what.substr(what.rfind('.') + 1);
-    std::string name = plain;
-    for (int i = 2; !intermediate_.insert(name).second; ++i) {
-      name = plain + std::to_string(i);
-    }
+    const int count = ++intermediate_[name];
+    if (count > 1) name += std::to_string(count);
     steps_.back().out = {name};
     return name;
   }
@@ -499,6 +497,10 @@ class StatementReader {
     if (statement_.layout >= 0) {
       const ExpressionNode& of = node(statement_.layout);
       for (const int axis : of.arguments) {
+        if (node(axis).kind != Term::Name) {
+          refuse(axis, "an axis must be a name, or null");
+          return false;
+        }
         axes.emplace_back(text_of(axis) == "null" ? "" : text_of(axis));
       }
       if (of.kind != Term::List) layout = text_of(statement_.layout);
@@ -539,7 +541,7 @@ class StatementReader {
   StepReader& reader_;
   const ValueNames& modules_;
   ValueNames& values_;
-  ValueNames& intermediate_;
+  NameCounts& intermediate_;
   bool is_exact_;
   Statement statement_;
   std::vector<ForwardStep> steps_;
@@ -567,7 +569,7 @@ bool is_statement_function(std::string_view name) {
 
 bool read_statement(std::string_view text, Span where, StepReader& reader,
                     const ValueNames& modules, ValueNames& values,
-                    ValueNames& intermediate, std::vector<ForwardStep>& steps) {
+                    NameCounts& intermediate, std::vector<ForwardStep>& steps) {
   return StatementReader(text, where, reader, modules, values, intermediate)
       .run(steps);
 }

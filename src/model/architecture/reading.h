@@ -111,6 +111,8 @@ void read_values(const Node& root, bool of_forward, StepReader& reader,
 
 // The names of the values that exist so far.
 using ValueNames = std::set<std::string, std::less<>>;
+// How many intermediate values have a name so far.
+using NameCounts = std::map<std::string, int, std::less<>>;
 
 // Returns the operations of graph files that statements can use, by name.
 std::span<const std::string_view> statement_operations();
@@ -125,7 +127,7 @@ bool is_statement_function(std::string_view name);
 // not a statement.
 bool read_statement(std::string_view text, Span where, StepReader& reader,
                     const ValueNames& modules, ValueNames& values,
-                    ValueNames& intermediate, std::vector<ForwardStep>& steps);
+                    NameCounts& intermediate, std::vector<ForwardStep>& steps);
 
 // Returns the statement that replaces a step in the syntax before statements,
 // `{op: add, in: [x, y], out: z}`; "" if the map was not such a step.

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <string_view>
-#include <unordered_set>
+#include <unordered_map>
 #include <utility>
 
 #include "base/text.h"
@@ -38,8 +38,7 @@ struct Frame {
   // The names that the calling block gives its results.
   std::map<std::string, std::string, std::less<>> results;
   std::string target;  // the first of these, in the graph
-  // The number of steps still to come that make a value of this name. The last
-  // of them gets the name; earlier ones make intermediate values.
+  // How many later steps make a value of this name: the last one gets it.
   std::map<std::string, int, std::less<>> to_come;
 };
 
@@ -167,7 +166,7 @@ class ForwardWalk {
     if (!forward_arguments(forward, use, frame.scope)) return {};
     for (size_t i = 0; i < forward.takes.size() && i < use.in.size(); ++i) {
       frame.values[forward.takes[i]] = use.in[i];
-      named_.insert(use.in[i]);
+      named_.emplace(use.in[i], 1);
     }
     if (!use.out.empty()) frame.target = use.out.front();
     for (size_t i = 0; i < forward.gives.size() && i < use.out.size(); ++i) {
@@ -228,9 +227,8 @@ class ForwardWalk {
     return names;
   }
 
-  // Returns the graph name of a value: the name that the calling block gives
-  // it, or `name` with the block's prefix. A value that a later step replaces
-  // is named after the operation that makes it: "query:q_proj".
+  // Returns the graph name of a value: what the calling block calls it, or
+  // `name` with the prefix; "query:q_proj" for one that a later step replaces.
   std::string result(const std::string& name, std::string_view operation,
                      Frame& frame) {
     std::string full = joined_name(frame.at, name);
@@ -241,15 +239,18 @@ class ForwardWalk {
       return frame.values[name] = known->second;
     }
     // If the name is taken, the value is named after its function's result.
-    std::string plain = full;
-    for (int i = 1; !named_.insert(full).second; ++i) {
-      if (i == 1 && !frame.target.empty()) plain = frame.target + ":" + name;
-      full = i == 1 ? plain : plain + std::to_string(i);
+    if (!named_.emplace(full, 1).second) {
+      if (!frame.target.empty()) full = frame.target + ":" + name;
+      const std::string plain = full;
+      int& count = named_[plain];
+      while (++count > 1) {
+        full = plain + std::to_string(count);
+        if (named_.emplace(full, 1).second) break;
+      }
     }
     return frame.values[name] = std::move(full);
   }
 
-  // Counts a step; a layer of a repeat counts as several.
   bool counted(Span where, int64_t steps = 1) {
     operations_ += steps;
     if (operations_ <= kMaxOperations) return true;
@@ -645,8 +646,9 @@ class ForwardWalk {
   ConfigValues& values_;
   ForwardWriter& out_;
   Diagnostics& diags_;
-  Names inputs_;                           // the inputs of the first block
-  std::unordered_set<std::string> named_;  // graph names
+  Names inputs_;  // the inputs of the first block
+  // By name in the graph: how many values are called that and a number.
+  std::unordered_map<std::string, int> named_;
   Rotations rotations_;
   StepReports reports_;
   std::map<std::string, Shape> tables_;

@@ -595,6 +595,8 @@ TEST_CASE("mistakes of a forward pass are reported with their places") {
        "SP018 a.yaml:13:19 the block has no module `p`"},
       {"        - y = x * (1 / sise)\n",
        "SP018 a.yaml:13:19 `sise` is not defined here"},
+      {"        - y = q(x) as [BATCH, 2 + 3]\n",
+       "SP018 a.yaml:13:31 an axis must be a name, or null"},
       {"        - y = q(x) as tokns\n",
        "SP018 a.yaml:13:23 there is no layout `tokns`"},
       {"        - y = gelu(x, approximate = none)\n",
@@ -612,10 +614,16 @@ TEST_CASE("mistakes of a forward pass are reported with their places") {
       {"        - y = query_heads(x)\n",
        "SP018 a.yaml:13:15 `heads` is not defined here\n"
        "SP018 a.yaml:13:15 `head_dim` is not defined here"},
+      {"        - y = experts(x, x, x, of = e, count = 2, size = 2, activation "
+       "= "
+       "'silu')\n",
+       "SP018 a.yaml:13:15 `hidden` is not defined here"},
       {"        - y = experts(x, x, x, of = e, count = 2, size = 2, mix = m)\n",
+       "SP018 a.yaml:13:15 `hidden` is not defined here\n"
        "SP018 a.yaml:13:15 there is no block `m` without modules"},
       {"        - y = experts(x, x, x, of = e, count = 2, size = 2, mix = "
        "attend)\n",
+       "SP018 a.yaml:13:15 `hidden` is not defined here\n"
        "SP018 a.yaml:13:15 `attend` reads 3 values and gives 1\n"
        "SP018 a.yaml:13:15 `heads` is not defined here\n"
        "SP018 a.yaml:13:15 `kv_heads` is not defined here\n"
