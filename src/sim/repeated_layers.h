@@ -2,10 +2,10 @@
 // RepeatedProgram: a model's forward pass as a program, partitioned with a few
 // layers in place of many.
 //
-// Of consecutive layers that are placed alike, only a few are partitioned, and
-// one in the middle stands for all that are left out. This is valid if it does,
-// and hands on, what a neighbour does, which is checked. Otherwise all layers
-// are partitioned.
+// If consecutive layers have the same placement, only a few are partitioned,
+// and one in the middle represents those that are left out. This is valid if
+// it computes and returns what a neighbour does, which is checked; otherwise
+// all layers are partitioned.
 #pragma once
 
 #include <cstdint>

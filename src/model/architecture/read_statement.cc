@@ -76,10 +76,6 @@ constexpr std::array<std::string_view, 3> kTextAttributes = {
 // Arguments of `experts` that are names of modules and blocks.
 constexpr std::array<std::string_view, 6> kExpertNames = {
     "of", "gate", "up", "down", "both", "mix"};
-// Functions of numbers (model/language/expression.h). `max` of a value is an
-// operation instead.
-constexpr std::array<std::string_view, 9> kNumberFunctions = {
-    "ceil", "floor", "min", "max", "sqrt", "log", "length", "count", "if"};
 
 class StatementReader {
  public:
@@ -100,8 +96,8 @@ class StatementReader {
     std::string why;
     auto read = parse_statement(text_, why);
     if (!read) {
-      reader_.refuse(where_,
-                     in_backticks(text_) + " is not a valid statement: " + why);
+      reader_.refuse(where_, in_backticks(elide_middle(text_, 80, true)) +
+                                 " is not a valid statement: " + why);
       return false;
     }
     statement_ = *std::move(read);
@@ -161,14 +157,14 @@ class StatementReader {
       case Term::Remainder:
         return is_value(one.first) || is_value(one.second);
       case Term::Call:
-        return !contains(kNumberFunctions, one.name) ||
+        return !is_number_function(one.name) ||
                (!one.arguments.empty() && is_value(one.arguments.front()));
       default:
         return false;
     }
   }
 
-  bool targets_hold(const std::string& name) const {
+  bool is_target(const std::string& name) const {
     return contains(targets(), name);
   }
 
@@ -516,7 +512,7 @@ class StatementReader {
     }
     for (size_t i = 0; i < steps_.size(); ++i) {
       steps_[i].when = when;
-      steps_[i].is_unnamed = !targets_hold(steps_[i].out.front());
+      steps_[i].is_unnamed = !is_target(steps_[i].out.front());
       if (steps_[i].is_unnamed) continue;
       steps_[i].axes = axes;
       steps_[i].layout = layout;

@@ -449,6 +449,11 @@ std::string_view Expression::leading_name() const {
   return "";
 }
 
+bool is_number_function(std::string_view name) {
+  return std::ranges::find(kFunctions, name, &Function::name) !=
+         kFunctions.end();
+}
+
 std::optional<Statement> parse_statement(std::string_view text,
                                          std::string& why) {
   why.clear();

@@ -29,6 +29,10 @@ struct Statement {
   int when = -1;    // after `if`
 };
 
+// Returns whether expressions have a function of this name. A call of it in a
+// statement is a number unless its first argument is a value: `max(x, [-1])`.
+bool is_number_function(std::string_view name);
+
 // Parses a statement. Returns nothing, and the reason in `why`, if the text is
 // not one.
 std::optional<Statement> parse_statement(std::string_view text,
