@@ -70,9 +70,6 @@ const std::map<std::string, std::set<std::string>> kLayers = {
       "memory",      "serve", "comm",     "graph",    "spmd",   "sim",
       "activations", "cost",  "findings", "evaluate", "advise", "search",
       "session",     "gate",  "report",   "cli"}},
-    {"conformance",
-     {"base", "core", "io", "resolve", "comm", "graph", "spmd", "sim",
-      "conformance"}},
     {"main.cc", {"base", "cli"}},
 };
 
@@ -85,7 +82,7 @@ bool is_leaf_folder(const std::string& folder) {
 // What asks a leaf of io itself: graph files, which are no model, and commits.
 // All else that is known of a format is asked through io's tables.
 const std::map<std::string, std::set<std::string>> kAskedLeaves = {
-    {"cli", {"io/graph", "io/git"}}, {"conformance", {"io/graph"}}};
+    {"cli", {"io/graph", "io/git"}}};
 
 // Folders of leaf files: one renderer, algorithm or kind of operation per file,
 // none of which knows another. The one header there is their table.
@@ -100,8 +97,8 @@ const std::map<std::string, std::set<std::string>> kConfined = {
       "model/architecture/module_patterns"}},
     {"yaml-cpp/", {"syntax/yaml"}},
     {"CLI/", {"cli/args"}},
-    {"openssl/", {"core/plan", "conformance/random"}},
-    {"nlohmann/", {"conformance/", "report/renderers/sarif"}},
+    {"openssl/", {"core/plan"}},
+    {"nlohmann/", {"report/renderers/sarif"}},
     {"blis", {"graph/gemm"}},
     {"sys/", {"base/child_process", "base/real_host", "base/real_output"}},
     {"dirent.h", {"base/child_process"}},

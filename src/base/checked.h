@@ -6,10 +6,14 @@
 // and exits with 3.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
+#include <utility>
 
 namespace shardplan {
 
@@ -30,6 +34,28 @@ class InternalError : public std::logic_error {
   ((condition) ? (void)0           \
                : ::shardplan::check_failed(#condition, __FILE__, __LINE__))
 namespace shardplan {
+
+// Signed numbers and enumerators as sizes and indices: numbers here are int or
+// int64_t, since arithmetic may take them below zero, and containers want
+// size_t.
+
+// REQUIRES: number >= 0.
+template <class Number>
+constexpr size_t to_size(Number number) {
+  if constexpr (std::is_enum_v<Number>) {
+    return to_size(static_cast<std::underlying_type_t<Number>>(number));
+  } else {
+    SHARDPLAN_CHECK(std::in_range<size_t>(number));
+    return static_cast<size_t>(number);
+  }
+}
+
+// The element of `items` at `index`. REQUIRES: 0 <= index < size.
+template <class Items, class Index>
+constexpr decltype(auto) nth(Items&& items, Index index) {
+  SHARDPLAN_CHECK(to_size(index) < std::size(items));
+  return items[to_size(index)];
+}
 
 // Integer arithmetic that reports overflow instead of wrapping.
 //

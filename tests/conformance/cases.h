@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "conformance/runner.h"
+#include "tests/conformance/runner/runner.h"
 
 namespace shardplan::conformance {
 

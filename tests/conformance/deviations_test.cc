@@ -6,7 +6,7 @@
 
 #include <doctest/doctest.h>
 
-#include "conformance/vector_case.h"
+#include "tests/conformance/runner/vector_case.h"
 #include "tests/support/source_dir.h"
 
 namespace shardplan::conformance {

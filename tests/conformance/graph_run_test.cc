@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "conformance/graph_run.h"
+#include "tests/conformance/runner/graph_run.h"
 
 #include <doctest/doctest.h>
 

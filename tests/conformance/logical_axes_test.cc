@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "conformance/logical_axes.h"
+#include "tests/conformance/runner/logical_axes.h"
 
 #include <vector>
 

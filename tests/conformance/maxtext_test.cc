@@ -6,7 +6,7 @@
 
 #include <doctest/doctest.h>
 
-#include "conformance/runner.h"
+#include "tests/conformance/runner/runner.h"
 #include "tests/support/memory_host.h"
 #include "tests/support/shared_dir.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "conformance/parallel_linear.h"
+#include "tests/conformance/runner/parallel_linear.h"
 
 #include <string>
 #include <vector>

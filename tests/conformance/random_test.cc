@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "conformance/random.h"
+#include "tests/conformance/runner/random.h"
 
 #include <algorithm>
 #include <bit>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "conformance/ring.h"
+#include "tests/conformance/runner/ring.h"
 
 #include <string>
 #include <vector>

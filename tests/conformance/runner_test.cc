@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "conformance/runner.h"
+#include "tests/conformance/runner/runner.h"
 
 #include <limits>
 #include <set>
@@ -8,7 +8,7 @@
 
 #include <doctest/doctest.h>
 
-#include "conformance/vector_case.h"
+#include "tests/conformance/runner/vector_case.h"
 #include "tests/support/memory_host.h"
 
 namespace shardplan::conformance {

@@ -4,8 +4,8 @@
 
 #include <doctest/doctest.h>
 
-#include "conformance/vector_case.h"
 #include "tests/conformance/cases.h"
+#include "tests/conformance/runner/vector_case.h"
 
 namespace shardplan::conformance {
 namespace {

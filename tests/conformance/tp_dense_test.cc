@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "conformance/tp_dense.h"
+#include "tests/conformance/runner/tp_dense.h"
 
 #include <algorithm>
 #include <string>

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "conformance/vector_case.h"
+#include "tests/conformance/runner/vector_case.h"
 #include "core/graph_description.h"
 #include "graph/tensor.h"
 #include "spmd/program.h"

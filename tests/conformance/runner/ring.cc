@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "conformance/ring.h"
+#include "tests/conformance/runner/ring.h"
 
 #include <string>
 
 #include "base/checked.h"
 #include "base/text.h"
 #include "comm/collective.h"
-#include "conformance/vector_case.h"
+#include "tests/conformance/runner/vector_case.h"
 
 namespace shardplan {
 namespace {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "conformance/parallel_linear.h"
+#include "tests/conformance/runner/parallel_linear.h"
 
 #include <algorithm>
 #include <array>
 #include <string>
 
-#include "conformance/graph_run.h"
-#include "conformance/vector_case.h"
 #include "resolve/matmul_spec.h"
+#include "tests/conformance/runner/graph_run.h"
+#include "tests/conformance/runner/vector_case.h"
 
 namespace shardplan {
 namespace {

@@ -7,10 +7,10 @@
 #include <set>
 
 #include "base/text.h"
-#include "conformance/random.h"
-#include "conformance/vector_case.h"
 #include "core/partition_axis.h"
 #include "core/spec.h"
+#include "tests/conformance/runner/random.h"
+#include "tests/conformance/runner/vector_case.h"
 
 namespace shardplan::conformance {
 namespace {

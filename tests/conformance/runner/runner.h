@@ -11,7 +11,7 @@
 
 #include "base/diagnostic.h"
 #include "base/host.h"
-#include "conformance/vector_case.h"
+#include "tests/conformance/runner/vector_case.h"
 #include "core/manifest.h"
 
 namespace shardplan::conformance {

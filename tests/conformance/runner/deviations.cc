@@ -5,10 +5,10 @@
 #include <memory>
 #include <set>
 
-#include "conformance/runner.h"
-#include "conformance/vector_case.h"
 #include "io/pattern_rules.h"
 #include "resolve/python_regex.h"
+#include "tests/conformance/runner/runner.h"
+#include "tests/conformance/runner/vector_case.h"
 
 namespace shardplan::conformance {
 namespace {

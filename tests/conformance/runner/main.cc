@@ -4,7 +4,7 @@
 #include <exception>
 
 #include "base/real_host.h"
-#include "conformance/runner.h"
+#include "tests/conformance/runner/runner.h"
 
 int main(int argc, char** argv) {
   const auto host = shardplan::make_real_host();

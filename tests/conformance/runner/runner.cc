@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "conformance/runner.h"
+#include "tests/conformance/runner/runner.h"
 
 #include <algorithm>
 #include <cmath>
@@ -11,8 +11,8 @@
 #include "base/checked.h"
 #include "base/real_host.h"
 #include "base/text.h"
-#include "conformance/vector_case.h"
 #include "io/formats.h"
+#include "tests/conformance/runner/vector_case.h"
 
 namespace shardplan::conformance {
 namespace {

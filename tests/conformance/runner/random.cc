@@ -2,7 +2,7 @@
 // Conformance of JAX's random numbers and initialisers, and of the wrapper of
 // xlstm_jax that changes them per device.
 
-#include "conformance/random.h"
+#include "tests/conformance/runner/random.h"
 
 #include <algorithm>
 #include <array>
@@ -15,8 +15,8 @@
 
 #include "base/checked.h"
 #include "base/text.h"
-#include "conformance/vector_case.h"
 #include "graph/random.h"
+#include "tests/conformance/runner/vector_case.h"
 
 namespace shardplan::conformance {
 namespace {

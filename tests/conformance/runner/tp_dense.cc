@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "conformance/tp_dense.h"
+#include "tests/conformance/runner/tp_dense.h"
 
 #include <algorithm>
 #include <string>
 
 #include "base/checked.h"
 #include "base/text.h"
-#include "conformance/graph_run.h"
+#include "tests/conformance/runner/graph_run.h"
 
 namespace shardplan {
 namespace {

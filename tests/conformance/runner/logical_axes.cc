@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Conformance of flax.linen.spmd: logical_to_mesh_axes and related functions.
-#include "conformance/logical_axes.h"
+#include "tests/conformance/runner/logical_axes.h"
 
 #include <set>
 #include <utility>
 #include <vector>
 
 #include "base/text.h"
-#include "conformance/vector_case.h"
+#include "tests/conformance/runner/vector_case.h"
 
 namespace shardplan {
 

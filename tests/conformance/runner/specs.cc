@@ -7,13 +7,13 @@
 #include <string_view>
 
 #include "base/checked.h"
-#include "conformance/runner.h"
-#include "conformance/vector_case.h"
 #include "io/dialects.h"
 #include "io/pattern_rules.h"
 #include "resolve/correct.h"
 #include "resolve/match.h"
 #include "resolve/resolve.h"
+#include "tests/conformance/runner/runner.h"
+#include "tests/conformance/runner/vector_case.h"
 
 namespace shardplan::conformance {
 namespace {
