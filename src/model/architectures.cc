@@ -16,15 +16,14 @@ namespace shardplan {
 namespace {
 
 constexpr std::string_view kFolder = "architectures";
-// The file of the blocks that all architectures share.
+// The file of what all architectures share.
 constexpr std::string_view kBlocks = "blocks";
-
-using Blocks = std::map<std::string, ModuleBlock, std::less<>>;
 
 // The entry of an architecture file in the index, read from lines that every
 // such file has, so that the needed file is found without parsing the others:
-// `model_types: [a, b]`, `like: a`, and below `classes:` a class per line,
-// indented by two blanks. A test compares the index with the parsed files.
+// `model_types: [a, b]`, `like: a`, and below `classes:` a class per line, or
+// the classes of a beginning (`Llama: [ForCausalLM, Model]`), indented by two
+// blanks. A test compares the index with the parsed files.
 struct IndexEntry {
   std::string name;
   std::string like;
@@ -43,6 +42,17 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
+// Returns the items of "[a, b]".
+std::vector<std::string> flow_items(std::string_view text) {
+  std::vector<std::string> items;
+  for (text = trimmed(text); !text.empty();) {
+    const size_t comma = std::min(text.find(','), text.size());
+    items.emplace_back(trimmed(text.substr(0, comma)));
+    text.remove_prefix(std::min(comma + 1, text.size()));
+  }
+  return items;
+}
+
 IndexEntry index_entry(const ShippedFile& file) {
   IndexEntry entry;
   entry.name = shipped_name(file);
@@ -59,18 +69,23 @@ IndexEntry index_entry(const ShippedFile& file) {
       entry.like = trimmed(line.substr(kLike.size()));
     }
     if (line.starts_with(kTypes)) {
-      std::string_view list = trimmed(line.substr(kTypes.size()));
-      while (!list.empty()) {
-        const size_t comma = std::min(list.find(','), list.size());
-        entry.model_types.emplace_back(trimmed(list.substr(0, comma)));
-        list.remove_prefix(std::min(comma + 1, list.size()));
-      }
+      entry.model_types = flow_items(line.substr(kTypes.size()));
     }
     if (!line.empty() && line.front() != ' ' && line.front() != '#') {
       in_classes = line.starts_with("classes:");
     } else if (in_classes && line.starts_with("  ") && line.size() > 2 &&
                line[2] != ' ' && line[2] != '#') {
-      entry.classes.emplace_back(line.substr(2, line.find(':') - 2));
+      const size_t colon = std::min(line.find(':'), line.size());
+      const std::string name(line.substr(2, colon - 2));
+      const std::string_view value =
+          line.substr(std::min(colon + 1, line.size()));
+      const bool has_endings =
+          value.starts_with(" [") && !value.starts_with(" [{");
+      if (!has_endings) entry.classes.push_back(name);
+      for (const std::string& ending :
+           has_endings ? flow_items(value) : std::vector<std::string>()) {
+        entry.classes.push_back(name + ending);
+      }
     }
   }
   return entry;
@@ -112,29 +127,28 @@ class Library {
     return read_.get(name, [&] {
       Diagnostics diags;
       auto result = read_architecture(
-          find_shipped(kFolder, name, diags), blocks(),
+          find_shipped(kFolder, name, diags), shared(),
           [this](std::string_view other) { return find(other); }, diags);
       check_sound(result != nullptr, diags);
       return result;
     });
   }
 
-  const Blocks& blocks() {
+  const Architecture& shared() {
     const std::lock_guard<std::recursive_mutex> lock(mutex_);
-    if (!blocks_) {
+    if (!shared_) {
       Diagnostics diags;
-      blocks_source_ = find_shipped(kFolder, kBlocks, diags);
-      blocks_ = read_blocks(blocks_source_, diags);
-      check_sound(blocks_.has_value(), diags);
+      shared_ = read_shared_architecture(find_shipped(kFolder, kBlocks, diags),
+                                         diags);
+      check_sound(shared_.has_value(), diags);
     }
-    return *blocks_;
+    return *shared_;
   }
 
  private:
   std::recursive_mutex mutex_;
   ReadOnce<Architecture> read_;
-  std::optional<Blocks> blocks_;
-  SourcePtr blocks_source_;  // the blocks refer to it
+  std::optional<Architecture> shared_;
 };
 
 Library& library() {
@@ -329,7 +343,7 @@ std::vector<std::string> computing_architectures_general_first() {
 
 std::shared_ptr<const Architecture> read_user_architecture(
     const SourcePtr& source, const FindArchitecture& find, Diagnostics& diags) {
-  return read_architecture(source, library().blocks(), find, diags);
+  return read_architecture(source, library().shared(), find, diags);
 }
 
 }  // namespace shardplan

@@ -303,7 +303,8 @@ struct ModuleBlock {
   bool shared = false;
 };
 
-// The steps of a model class such as `LlamaForCausalLM`.
+// The steps of a model class such as `LlamaForCausalLM`, or of all classes
+// whose names end with `ForCausalLM`.
 struct ArchitectureClass {
   std::string class_name;
   Span where;
@@ -383,6 +384,8 @@ struct Architecture {
   std::vector<InputRule> inputs;
   std::map<std::string, ModuleBlock, std::less<>> blocks;
   std::vector<ArchitectureClass> classes;  // the first is the default
+  // What `classes` may name by the ends of class names.
+  std::vector<ArchitectureClass> class_endings;
   std::vector<ConfigSection> sections;
   std::vector<SourcePtr> sources;  // own the text of the spans
 
@@ -404,16 +407,16 @@ inline constexpr size_t kMaxArchitectureDepth = 16;
 using FindArchitecture =
     std::function<std::shared_ptr<const Architecture>(std::string_view name)>;
 
-// Reads an architecture file. `shared` contains the blocks that every
-// architecture can use. Reports mistakes as SP018, or SP002 and SP004, at their
-// location, and then returns null.
+// Reads an architecture file. `shared` is what every architecture has. Reports
+// mistakes as SP018, or SP002 and SP004, at their location, and then returns
+// null.
 std::shared_ptr<const Architecture> read_architecture(
-    const SourcePtr& source,
-    const std::map<std::string, ModuleBlock, std::less<>>& shared,
+    const SourcePtr& source, const Architecture& shared,
     const FindArchitecture& find, Diagnostics& diags);
 
-// Reads a file that contains only blocks.
-std::optional<std::map<std::string, ModuleBlock, std::less<>>> read_blocks(
-    const SourcePtr& source, Diagnostics& diags);
+// Reads the file of what every architecture has: sizes, blocks and endings of
+// classes.
+std::optional<Architecture> read_shared_architecture(const SourcePtr& source,
+                                                     Diagnostics& diags);
 
 }  // namespace shardplan

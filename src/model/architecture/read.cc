@@ -12,6 +12,27 @@
 namespace shardplan {
 namespace {
 
+ArchitectureClass read_class(const Node& map, size_t index,
+                             StepReader& reader) {
+  ArchitectureClass result;
+  result.class_name = std::string(map.key(index));
+  result.where = map.key_span(index);
+  result.steps = reader.steps(map.item(index), result.state_steps);
+  return result;
+}
+
+// An ending of the same name is replaced.
+void read_class_endings(const Node& map, Architecture& result,
+                        StepReader& reader, Diagnostics& diags) {
+  if (!require(map, NodeKind::Map, "`class_endings`", diags)) return;
+  for (size_t i = 0; i < map.size(); ++i) {
+    std::erase_if(result.class_endings, [&](const ArchitectureClass& each) {
+      return each.class_name == map.key(i);
+    });
+    result.class_endings.push_back(read_class(map, i, reader));
+  }
+}
+
 using Names = std::vector<std::string>;
 
 // The maximum number of sections, and of `others` in a section.
@@ -19,7 +40,7 @@ constexpr size_t kMaxSections = 100;
 
 class ArchitectureReader {
  public:
-  ArchitectureReader(const ModuleBlocks& shared, const FindArchitecture& find,
+  ArchitectureReader(const Architecture& shared, const FindArchitecture& find,
                      Diagnostics& diags)
       : shared_(shared), find_(find), diags_(diags), reader_(diags) {}
 
@@ -41,10 +62,11 @@ class ArchitectureReader {
                                     "sections",     "classes",
                                     "computes",     "forward",
                                     "other_names",  "released_scale",
-                                    "by_names",     "module_names"})) {
+                                    "by_names",     "module_names",
+                                    "class_endings"})) {
       return nullptr;
     }
-    auto result = std::make_shared<Architecture>();
+    auto result = std::make_shared<Architecture>(shared_);
     if (const auto like = root->find("like")) {
       const auto base = known_architecture(*like);
       if (base == nullptr) return nullptr;
@@ -54,9 +76,6 @@ class ArchitectureReader {
       result->computes = false;
       result->by_names = true;
       result->like = base->name;
-    } else {
-      result->blocks = shared_;
-      result->inputs = {token_input()};
     }
     result->sources.push_back(source);
     read_head(*root, *result);
@@ -70,7 +89,10 @@ class ArchitectureReader {
     if (const auto map = root->find("blocks")) {
       reader_.blocks(*map, result->blocks);
     }
-    if (const auto map = root->find("classes")) read_tasks(*map, *result);
+    if (const auto map = root->find("class_endings")) {
+      read_class_endings(*map, *result, reader_, diags_);
+    }
+    if (const auto map = root->find("classes")) read_classes(*map, *result);
     if (result->classes.empty()) {
       reader_.refuse(root->span(), "the architecture has no `classes`");
     }
@@ -315,17 +337,41 @@ class ArchitectureReader {
     }
   }
 
-  void read_tasks(const Node& map, Architecture& result) {
+  // Reads classes with their steps, and beginnings of names with endings:
+  // `Llama: [ForCausalLM, Model]`.
+  void read_classes(const Node& map, Architecture& result) {
     if (!require(map, NodeKind::Map, "`classes`", diags_)) return;
     for (size_t i = 0; i < map.size(); ++i) {
-      ArchitectureClass& one = result.classes.emplace_back();
-      one.class_name = std::string(map.key(i));
-      one.where = map.key_span(i);
-      one.steps = reader_.steps(map.item(i), one.state_steps);
+      const Node steps = map.item(i);
+      if (!steps.is_list() || steps.size() == 0 || steps.item(0).is_map()) {
+        result.classes.push_back(read_class(map, i, reader_));
+        continue;
+      }
+      for (size_t k = 0; k < steps.size(); ++k) {
+        add_class(map.key(i), steps.item(k), result);
+      }
     }
   }
 
-  const ModuleBlocks& shared_;
+  void add_class(std::string_view beginning, const Node& ending,
+                 Architecture& result) {
+    const auto name = reader_.text(ending, "an ending of a class");
+    if (!name) return;
+    std::vector<std::string> known;
+    for (const ArchitectureClass& each : result.class_endings) {
+      known.push_back(each.class_name);
+      if (each.class_name != *name) continue;
+      result.classes.push_back(each);
+      result.classes.back().class_name = std::string(beginning) + *name;
+      return;
+    }
+    reader_
+        .refuse(ending.span(), "there is no ending " + in_backticks(*name) +
+                                   " in `class_endings`")
+        .help("the endings are " + joined(known, ", "));
+  }
+
+  const Architecture& shared_;
   const FindArchitecture& find_;
   Diagnostics& diags_;
   StepReader reader_;
@@ -355,13 +401,13 @@ const ConfigSection* Architecture::find_section(std::string_view wanted) const {
 }
 
 std::shared_ptr<const Architecture> read_architecture(
-    const SourcePtr& source, const ModuleBlocks& shared,
+    const SourcePtr& source, const Architecture& shared,
     const FindArchitecture& find, Diagnostics& diags) {
   return ArchitectureReader(shared, find, diags).run(source);
 }
 
-std::optional<ModuleBlocks> read_blocks(const SourcePtr& source,
-                                        Diagnostics& diags) {
+std::optional<Architecture> read_shared_architecture(const SourcePtr& source,
+                                                     Diagnostics& diags) {
   const int64_t errors = diags.count(Severity::Error);
   const auto document = parse_document(source, diags);
   if (!document) return std::nullopt;
@@ -369,12 +415,20 @@ std::optional<ModuleBlocks> read_blocks(const SourcePtr& source,
       require(document->root(), NodeKind::Map, "a file of blocks", diags);
   if (!root) return std::nullopt;
   StepReader reader(diags);
-  ModuleBlocks blocks;
-  if (!reader.known_keys(*root, {"blocks"})) return std::nullopt;
-  if (const auto map = root->find("blocks")) reader.blocks(*map, blocks);
-  for (auto& [name, block] : blocks) block.shared = true;
+  Architecture result;
+  result.inputs = {token_input()};
+  result.sources.push_back(source);
+  if (!reader.known_keys(*root, {"sizes", "blocks", "class_endings"})) {
+    return std::nullopt;
+  }
+  read_values(*root, false, reader, result.values, diags);
+  if (const auto map = root->find("blocks")) reader.blocks(*map, result.blocks);
+  for (auto& [name, block] : result.blocks) block.shared = true;
+  if (const auto map = root->find("class_endings")) {
+    read_class_endings(*map, result, reader, diags);
+  }
   if (diags.count(Severity::Error) != errors) return std::nullopt;
-  return blocks;
+  return result;
 }
 
 }  // namespace shardplan

@@ -212,22 +212,32 @@ std::optional<Names> axes_of(const Node& axes, StepReader& reader) {
 
 std::optional<BlockForward> StepReader::forward(
     const Node& node, const std::vector<ModuleStep>& modules) {
-  if (!require(node, NodeKind::Map, "`forward`", diags_) ||
-      !known_keys(node, {"takes", "gives", "with", "steps"})) {
-    return std::nullopt;
-  }
   BlockForward result;
   result.where = node.span();
-  optional(node, "takes", result.takes);
-  optional(node, "gives", result.gives);
-  const auto steps = node.find("steps");
-  if (result.takes.empty() || result.gives.empty() || !steps) {
-    return refuse(node.span(), "`forward` needs `takes`, `gives` and `steps`");
+  std::optional<Node> steps = node;
+  if (!node.is_list()) {
+    if (!require(node, NodeKind::Map, "`forward`", diags_) ||
+        !known_keys(node, {"takes", "gives", "with", "steps"})) {
+      return std::nullopt;
+    }
+    optional(node, "takes", result.takes);
+    optional(node, "gives", result.gives);
+    const auto with = node.find("with");
+    if (with && !arguments(*with, result.arguments)) return std::nullopt;
+    steps = node.find("steps");
+    if (!steps) return refuse(node.span(), "`forward` needs `steps`");
   }
-  const auto with = node.find("with");
-  if (with && !arguments(*with, result.arguments)) return std::nullopt;
+  if (result.takes.empty()) result.takes = {"x"};
   ValueNames values(result.takes.begin(), result.takes.end());
   result.steps = ForwardReader(modules, *this, diags_).steps(*steps, values, 0);
+  if (result.gives.empty() && !result.steps.empty()) {
+    result.gives = result.steps.back().out;
+  }
+  if (result.gives.empty()) {
+    return refuse(node.span(),
+                  "the last step of `forward` makes no value: `gives` must "
+                  "name the result");
+  }
   return result;
 }
 

@@ -121,6 +121,27 @@ classes:
         "o.in.p [3, 6, 8]\no.p [1, 7, 5]\n");
 }
 
+TEST_CASE("classes are named by their endings") {
+  const std::string file = std::string(kHead) + R"(
+class_endings:
+  Model: [{parameter: own, shape: [1]}]
+  Pair: [{body: left}, {body: right}]
+blocks:
+  body: [{parameter: p, shape: [hidden]}]
+classes:
+  A: [ForCausalLM, Model, Pair, ForSequenceClassification]
+)";
+  CHECK(tensors(file, R"({"d": 8, "n": 0})") ==
+        "model.p [8]\nlm_head.weight [10, 8]\n");
+  CHECK(tensors(file, R"({"d": 8, "n": 0, "architectures": ["AModel"]})") ==
+        "own [1]\n");
+  CHECK(tensors(file, R"({"d": 8, "n": 0, "architectures": ["APair"]})") ==
+        "left.p [8]\nright.p [8]\n");
+  CHECK(tensors(file, R"({"d": 8, "n": 0, "num_labels": 3, "architectures":
+                          ["AForSequenceClassification"]})") ==
+        "model.p [8]\nscore.weight [3, 8]\n");
+}
+
 TEST_CASE("layers whose blocks differ by a default are not alike") {
   const std::string file = std::string(kHead) + R"(
 tables:
@@ -492,6 +513,16 @@ TEST_CASE("mistakes of a file are reported with their places") {
       {head + "sizes: {a: {key: b, is: c}}\nclasses:\n  A: []",
        "SP018 a.yaml:2:9 `a` needs either `key` or `is`, or must be a flag "
        "with `given`"},
+      {head + "classes:\n  A: [ForNothing]",
+       "SP018 a.yaml:3:7 there is no ending `ForNothing` in `class_endings`\n"
+       "help: the endings are Model, ForCausalLM, ForQuestionAnswering, "
+       "ForSequenceClassification, ForTokenClassification"},
+      {head + "blocks: {b: {forward: [{require: true, else: no}]}}\n"
+              "classes:\n  A: []",
+       "SP018 a.yaml:2:23 the last step of `forward` makes no value: `gives` "
+       "must name the result"},
+      {head + "classes:\n  A: [Model, {linear: q}]",
+       "SP002 a.yaml:3:14 `an ending of a class` must be a text, not a map"},
       {head + "sizes: {a: {is: 3 +}}\nclasses:\n  A: []",
        "SP018 a.yaml:2:17 `3 +` is not a valid expression: unexpected end"},
       {head + "sizes: {a: {is: b}}\nclasses:\n  A: []",
