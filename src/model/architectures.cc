@@ -79,11 +79,13 @@ IndexEntry index_entry(const ShippedFile& file) {
       const std::string name(line.substr(2, colon - 2));
       const std::string_view value =
           line.substr(std::min(colon + 1, line.size()));
-      const bool has_endings =
-          value.starts_with(" [") && !value.starts_with(" [{");
-      if (!has_endings) entry.classes.push_back(name);
-      for (const std::string& ending :
-           has_endings ? flow_items(value) : std::vector<std::string>()) {
+      const bool is_one = !value.starts_with(" [") ||
+                          value.starts_with(" [{") || value == " []";
+      if (is_one) {
+        entry.classes.push_back(name);
+        continue;
+      }
+      for (const std::string& ending : flow_items(value)) {
         entry.classes.push_back(name + ending);
       }
     }

@@ -92,8 +92,9 @@ class ArchitectureReader {
     if (const auto map = root->find("class_endings")) {
       read_class_endings(*map, *result, reader_, diags_);
     }
-    if (const auto map = root->find("classes")) read_classes(*map, *result);
-    if (result->classes.empty()) {
+    const auto classes = root->find("classes");
+    if (classes) read_classes(*classes, *result);
+    if (!classes || classes->size() == 0) {
       reader_.refuse(root->span(), "the architecture has no `classes`");
     }
     if (diags_.count(Severity::Error) == errors) check_names(*result, diags_);

@@ -514,15 +514,13 @@ TEST_CASE("mistakes of a file are reported with their places") {
        "SP018 a.yaml:2:9 `a` needs either `key` or `is`, or must be a flag "
        "with `given`"},
       {head + "classes:\n  A: [ForNothing]",
-       "SP018 a.yaml:3:7 there is no ending `ForNothing` in `class_endings`\n"
-       "help: the endings are Model, ForCausalLM, ForQuestionAnswering, "
-       "ForSequenceClassification, ForTokenClassification"},
+       "SP018 a.yaml:3:7 there is no ending `ForNothing` in `class_endings`"},
       {head + "blocks: {b: {forward: [{require: true, else: no}]}}\n"
               "classes:\n  A: []",
        "SP018 a.yaml:2:23 the last step of `forward` makes no value: `gives` "
        "must name the result"},
       {head + "classes:\n  A: [Model, {linear: q}]",
-       "SP002 a.yaml:3:14 `an ending of a class` must be a text, not a map"},
+       "SP002 a.yaml:3:14 an ending of a class must be a string, not a map"},
       {head + "sizes: {a: {is: 3 +}}\nclasses:\n  A: []",
        "SP018 a.yaml:2:17 `3 +` is not a valid expression: unexpected end"},
       {head + "sizes: {a: {is: b}}\nclasses:\n  A: []",
