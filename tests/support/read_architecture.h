@@ -5,8 +5,11 @@
 #include <memory>
 #include <string>
 
+#include <doctest/doctest.h>
+
 #include "base/diagnostic.h"
 #include "model/architectures.h"
+#include "tests/support/messages.h"
 
 namespace shardplan::testing {
 
@@ -25,6 +28,12 @@ inline std::unique_ptr<ReadArchitecture> read_architecture_text(
       source, [](std::string_view name) { return find_architecture(name); },
       result->diags);
   return result;
+}
+
+inline std::string architecture_problems(const std::string& text) {
+  const auto result = read_architecture_text(text);
+  CHECK((result->architecture == nullptr) == result->diags.has_errors());
+  return messages(result->diags);
 }
 
 }  // namespace shardplan::testing
