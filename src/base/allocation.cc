@@ -42,8 +42,8 @@ constinit thread_local int64_t t_balance = 0;
 
 constinit thread_local int t_unrefused = 0;  // live UnrefusedAllocations
 
-void refused(int64_t bytes, bool by_limit) {
-  g_requested = bytes;
+void refused(uint64_t bytes, bool by_limit) {
+  g_requested = static_cast<int64_t>(std::min<uint64_t>(bytes, kNoLimit));
   g_held = g_reserved - t_credit - g_limit_base;
   g_refused_limit = by_limit ? g_limit - g_limit_base : 0;
 }
@@ -99,7 +99,7 @@ bool refill(int64_t bytes) {
   }
   if (spare) g_reserved -= lacking + kPiece;
   t_credit += bytes;
-  refused(bytes, true);
+  refused(static_cast<uint64_t>(bytes), true);
   return false;
 }
 
@@ -131,8 +131,7 @@ constexpr size_t kLarge = size_t{1} << 20U;
 bool is_out_of_question(size_t size) {
   if (size < kLarge || t_unrefused > 0) return false;
   const auto is_beyond = [size] {
-    const int64_t left = g_limit - g_reserved + t_credit;
-    return size > static_cast<size_t>(std::max<int64_t>(left, 0));
+    return std::cmp_greater(size, g_limit - g_reserved + t_credit);
   };
   if (!is_beyond()) return false;
   const ReleaseCaches release_caches = g_release_caches;
@@ -141,9 +140,7 @@ bool is_out_of_question(size_t size) {
 
 void* count(void* memory, size_t size) {
   if (memory == nullptr) {
-    refused(static_cast<int64_t>(
-                std::min<size_t>(size, static_cast<size_t>(kNoLimit))),
-            false);
+    refused(size, false);
     return nullptr;
   }
   if (charge(static_cast<int64_t>(malloc_usable_size(memory)))) return memory;
@@ -153,9 +150,7 @@ void* count(void* memory, size_t size) {
 
 void* allocate(size_t size) {
   if (is_out_of_question(size)) {
-    refused(static_cast<int64_t>(
-                std::min<size_t>(size, static_cast<size_t>(kNoLimit))),
-            true);
+    refused(size, true);
     return nullptr;
   }
   return count(std::malloc(std::max<size_t>(size, 1)), size);
@@ -163,13 +158,10 @@ void* allocate(size_t size) {
 
 void* allocate(size_t size, std::align_val_t alignment) {
   if (is_out_of_question(size)) return allocate(size);
-  const auto unit = static_cast<size_t>(alignment);
+  const size_t unit = std::max(static_cast<size_t>(alignment), sizeof(void*));
   void* memory = nullptr;
-  if (posix_memalign(&memory, std::max(unit, sizeof(void*)),
-                     std::max<size_t>(size, 1)) != 0) {
-    memory = nullptr;
-  }
-  return count(memory, size);
+  const int error = posix_memalign(&memory, unit, std::max<size_t>(size, 1));
+  return count(error == 0 ? memory : nullptr, size);
 }
 
 void* or_throw(void* memory) {
@@ -225,11 +217,7 @@ UnrefusedAllocations::~UnrefusedAllocations() { --t_unrefused; }
 
 Refusal last_refusal() { return {g_requested, g_held, g_refused_limit}; }
 
-void clear_refusal() {
-  g_requested = 0;
-  g_held = 0;
-  g_refused_limit = 0;
-}
+void clear_refusal() { g_requested = g_held = g_refused_limit = 0; }
 
 int64_t memory_left() {
   return g_limit == kNoLimit
@@ -275,65 +263,22 @@ bool fail_allocation(int64_t n) {
 
 #if SHARDPLAN_OWN_NEW
 
-// NOLINTBEGIN(misc-new-delete-overloads): all overloads are defined here.
+// The other forms (arrays, nothrow) call these by default.
+// NOLINTBEGIN(misc-new-delete-overloads)
 void* operator new(size_t size) {
   return shardplan::or_throw(shardplan::allocate(size));
-}
-void* operator new[](size_t size) {
-  return shardplan::or_throw(shardplan::allocate(size));
-}
-void* operator new(size_t size, const std::nothrow_t&) noexcept {
-  return shardplan::allocate(size);
-}
-void* operator new[](size_t size, const std::nothrow_t&) noexcept {
-  return shardplan::allocate(size);
 }
 void* operator new(size_t size, std::align_val_t alignment) {
   return shardplan::or_throw(shardplan::allocate(size, alignment));
 }
-void* operator new[](size_t size, std::align_val_t alignment) {
-  return shardplan::or_throw(shardplan::allocate(size, alignment));
-}
-void* operator new(size_t size, std::align_val_t alignment,
-                   const std::nothrow_t&) noexcept {
-  return shardplan::allocate(size, alignment);
-}
-void* operator new[](size_t size, std::align_val_t alignment,
-                     const std::nothrow_t&) noexcept {
-  return shardplan::allocate(size, alignment);
-}
 void operator delete(void* memory) noexcept { shardplan::release(memory); }
-void operator delete[](void* memory) noexcept { shardplan::release(memory); }
 void operator delete(void* memory, size_t) noexcept {
-  shardplan::release(memory);
-}
-void operator delete[](void* memory, size_t) noexcept {
-  shardplan::release(memory);
-}
-void operator delete(void* memory, const std::nothrow_t&) noexcept {
-  shardplan::release(memory);
-}
-void operator delete[](void* memory, const std::nothrow_t&) noexcept {
   shardplan::release(memory);
 }
 void operator delete(void* memory, std::align_val_t) noexcept {
   shardplan::release(memory);
 }
-void operator delete[](void* memory, std::align_val_t) noexcept {
-  shardplan::release(memory);
-}
 void operator delete(void* memory, size_t, std::align_val_t) noexcept {
-  shardplan::release(memory);
-}
-void operator delete[](void* memory, size_t, std::align_val_t) noexcept {
-  shardplan::release(memory);
-}
-void operator delete(void* memory, std::align_val_t,
-                     const std::nothrow_t&) noexcept {
-  shardplan::release(memory);
-}
-void operator delete[](void* memory, std::align_val_t,
-                       const std::nothrow_t&) noexcept {
   shardplan::release(memory);
 }
 // NOLINTEND(misc-new-delete-overloads)

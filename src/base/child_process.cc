@@ -17,6 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/checked.h"
 #include "base/real_host.h"
 #include "base/real_output.h"
 #include "base/text.h"
@@ -40,7 +41,7 @@ std::string start_of(const std::string& path) {
   std::array<char, 4096> bytes{};
   const ssize_t got =
       retry([&] { return ::read(file.get(), bytes.data(), bytes.size()); });
-  return {bytes.data(), static_cast<size_t>(std::max<ssize_t>(got, 0))};
+  return {bytes.data(), to_size(std::max<ssize_t>(got, 0))};
 }
 
 // Whether any program of a session is active: it runs, or waits for a disk, or
@@ -115,12 +116,12 @@ class RealChild : public ChildProcess {
           retry([&] { return ::poll(pipes.data(), pipes.size(), kLookEvery); });
       if (ready < 0 || is_idle(ready)) return false;
       if (pipes[1].revents != 0) read_errors();
-      if (pipes[2].revents != 0) keep_output();
+      if (pipes[2].revents != 0) append_output(false);
       if (pipes[0].revents == 0) continue;
       const ssize_t done =
           retry([&] { return ::write(in_.get(), text.data(), text.size()); });
       if (done < 0 && errno != EAGAIN) return false;
-      if (done > 0) text.remove_prefix(static_cast<size_t>(done));
+      if (done > 0) text.remove_prefix(to_size(done));
     }
     return true;
   }
@@ -138,10 +139,9 @@ class RealChild : public ChildProcess {
       }
       if (unread.size() > limit) return std::nullopt;
       looked = unread.size();
-      if (!add_output()) {
-        if (unread_.size() == consumed_) return std::nullopt;
-        return consume_unread(limit);
-      }
+      if (append_output(true)) continue;
+      if (unread_.size() == consumed_) return std::nullopt;
+      return consume_unread(limit);
     }
   }
 
@@ -247,7 +247,7 @@ class RealChild : public ChildProcess {
   // Reads the available bytes. Returns 0, and closes the pipe, at the end.
   static size_t read_pipe(Descriptor& pipe, char* to, size_t most) {
     const ssize_t got = retry([&] { return ::read(pipe.get(), to, most); });
-    if (got > 0) return static_cast<size_t>(got);
+    if (got > 0) return to_size(got);
     if (got == 0 || errno != EAGAIN) pipe.close();
     return 0;
   }
@@ -277,10 +277,8 @@ class RealChild : public ChildProcess {
     return 0;
   }
 
-  // Appends to the unread output. add_output() waits, and returns false at the
-  // end.
-  bool add_output() { return append_output(true); }
-  void keep_output() { append_output(false); }
+  // Appends to the unread output. With `waits` it waits for more, and returns
+  // false at the end.
   bool append_output(bool waits) {
     unread_.erase(0, consumed_);
     consumed_ = 0;
@@ -343,11 +341,7 @@ std::vector<std::string> environment_with(const Variables& ours) {
   for (const auto& [name, value] : ours) values[name] = value;
   std::vector<std::string> all;
   all.reserve(values.size());
-  for (const auto& [name, value] : values) {
-    std::string& variable = all.emplace_back(name);
-    variable += '=';
-    variable += value;
-  }
+  for (const auto& [name, value] : values) all.push_back(name + '=' + value);
   return all;
 }
 
@@ -362,11 +356,8 @@ bool is_program(const std::string& path) {
 std::string find_program(const std::string& name, std::string_view folders) {
   if (contains(name, '/')) return name;
   while (!folders.empty()) {
-    const size_t colon = std::min(folders.find(':'), folders.size());
-    const std::string folder(folders.substr(0, colon));
-    folders.remove_prefix(std::min(colon + 1, folders.size()));
-    if (!folder.starts_with('/')) continue;
-    std::string path = folder;
+    std::string path(next_part(folders, ':'));
+    if (!path.starts_with('/')) continue;
     path += '/';
     path += name;
     if (is_program(path)) return path;
@@ -418,8 +409,8 @@ class SpawnSettings {
   int prepare(const std::array<int, 3>& streams) {
     int error = 0;
     for (int stream = 0; stream < 3 && error == 0; ++stream) {
-      error = ::posix_spawn_file_actions_adddup2(
-          &actions, streams.at(static_cast<size_t>(stream)), stream);
+      error = ::posix_spawn_file_actions_adddup2(&actions, nth(streams, stream),
+                                                 stream);
     }
     sigset_t held;
     sigset_t defaults;

@@ -2,7 +2,8 @@
 #include "base/diagnostic.h"
 
 #include <algorithm>
-#include <cctype>
+
+#include <fmt/format.h>
 
 #include "base/checked.h"
 #include "base/text.h"
@@ -13,7 +14,7 @@ namespace shardplan {
 std::string_view severity_name(Severity severity) {
   static constexpr std::array<std::string_view, 4> kNames = {
       "off", "note", "warning", "error"};
-  return kNames.at(static_cast<size_t>(severity));
+  return nth(kNames, severity);
 }
 
 const std::vector<CodeInfo>& all_codes() {
@@ -34,18 +35,15 @@ const CodeInfo& code_info(Code code) {
 }
 
 std::string code_id(Code code) {
-  const std::string number = std::to_string(static_cast<int>(code));
-  return "SP" + std::string(3 - std::min<size_t>(3, number.size()), '0') +
-         number;
+  return fmt::format("SP{:03}", static_cast<int>(code));
 }
 
 std::optional<Code> find_code(std::string_view text) {
-  std::string upper(text);
-  std::transform(upper.begin(), upper.end(), upper.begin(), [](char c) {
-    return static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-  });
+  const std::string lower = lower_case(text);
   for (const CodeInfo& info : all_codes()) {
-    if (upper == code_id(info.code) || text == info.name) return info.code;
+    if (lower == lower_case(code_id(info.code)) || text == info.name) {
+      return info.code;
+    }
   }
   return std::nullopt;
 }
@@ -78,44 +76,6 @@ std::string stable_subject(const Diagnostic& diagnostic) {
                           : without_numbers(diagnostic.message);
 }
 
-Diagnostics::Builder& Diagnostics::Builder::label(Span where,
-                                                  std::string text) {
-  diagnostic_->labels.push_back({where, std::move(text)});
-  return *this;
-}
-
-Diagnostics::Builder& Diagnostics::Builder::fact(std::string text) {
-  diagnostic_->facts.push_back(std::move(text));
-  return *this;
-}
-
-Diagnostics::Builder& Diagnostics::Builder::help(std::string text) {
-  diagnostic_->help.push_back(std::move(text));
-  return *this;
-}
-
-Diagnostics::Builder& Diagnostics::Builder::parameters(
-    std::vector<std::string> names) {
-  diagnostic_->findings = std::ssize(names);
-  diagnostic_->parameters = std::move(names);
-  return *this;
-}
-
-Diagnostics::Builder& Diagnostics::Builder::findings(int64_t count) {
-  diagnostic_->findings = count;
-  return *this;
-}
-
-Diagnostics::Builder& Diagnostics::Builder::bytes(double per_device) {
-  diagnostic_->bytes = per_device;
-  return *this;
-}
-
-Diagnostics::Builder& Diagnostics::Builder::about(Subject subject) {
-  diagnostic_->subject = std::move(subject);
-  return *this;
-}
-
 Severity Diagnostics::effective(Code code, Severity severity) const {
   if (const auto chosen = chosen_.find(code); chosen != chosen_.end()) {
     severity = chosen->second;
@@ -139,28 +99,23 @@ Diagnostics::Builder Diagnostics::report(Code code, Span where,
 Diagnostics::Builder Diagnostics::report(Code code, Severity severity,
                                          Span where, std::string message) {
   severity = effective(code, severity);
-  Diagnostic diagnostic;
-  diagnostic.code = code;
-  diagnostic.severity = severity;
-  diagnostic.message = std::move(message);
-  if (where) diagnostic.labels.push_back({where, ""});
   if (severity == Severity::Off) {
     if (chosen_.contains(code)) ++allowed_;
-    discarded_ = std::move(diagnostic);
+    discarded_ = {};
     return Builder(&discarded_);
   }
-  all_.push_back(std::move(diagnostic));
-  return Builder(&all_.back());
+  const Builder reported = error(code, where, std::move(message));
+  all_.back().severity = severity;
+  return reported;
 }
 
 Diagnostics::Builder Diagnostics::error(Code code, Span where,
                                         std::string message) {
-  Diagnostic diagnostic;
+  Diagnostic& diagnostic = all_.emplace_back();
   diagnostic.code = code;
   diagnostic.message = std::move(message);
   if (where) diagnostic.labels.push_back({where, ""});
-  all_.push_back(std::move(diagnostic));
-  return Builder(&all_.back());
+  return Builder(&diagnostic);
 }
 
 void Diagnostics::allow_those(

@@ -26,6 +26,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/checked.h"
 #include "base/source.h"
 
 namespace shardplan {
@@ -85,7 +86,7 @@ enum class FixKind : uint8_t {
 inline std::string_view fix_kind_name(FixKind kind) {
   constexpr std::array<std::string_view, 4> kNames = {
       "axis-size", "pad-dimension", "declare", "rule-edit"};
-  return kNames.at(static_cast<size_t>(kind));
+  return nth(kNames, kind);
 }
 
 // A change that removes a finding, verified by applying it.
@@ -145,13 +146,36 @@ class Diagnostics {
   class Builder {
    public:
     explicit Builder(Diagnostic* diagnostic) : diagnostic_(diagnostic) {}
-    Builder& label(Span where, std::string text);
-    Builder& fact(std::string text);
-    Builder& help(std::string text);
-    Builder& parameters(std::vector<std::string> names);  // also sets findings
-    Builder& findings(int64_t count);
-    Builder& bytes(double per_device);
-    Builder& about(Subject subject);
+    Builder& label(Span where, std::string text) {
+      diagnostic_->labels.push_back({where, std::move(text)});
+      return *this;
+    }
+    Builder& fact(std::string text) {
+      diagnostic_->facts.push_back(std::move(text));
+      return *this;
+    }
+    Builder& help(std::string text) {
+      diagnostic_->help.push_back(std::move(text));
+      return *this;
+    }
+    // Also sets the number of findings.
+    Builder& parameters(std::vector<std::string> names) {
+      diagnostic_->findings = std::ssize(names);
+      diagnostic_->parameters = std::move(names);
+      return *this;
+    }
+    Builder& findings(int64_t count) {
+      diagnostic_->findings = count;
+      return *this;
+    }
+    Builder& bytes(double per_device) {
+      diagnostic_->bytes = per_device;
+      return *this;
+    }
+    Builder& about(Subject subject) {
+      diagnostic_->subject = std::move(subject);
+      return *this;
+    }
     template <typename T>
     operator std::optional<T>() const {  // NOLINT(google-explicit-constructor)
       return std::nullopt;

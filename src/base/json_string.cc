@@ -2,6 +2,7 @@
 // JSON strings, and texts with escapes for unprintable characters
 // (base/text.h).
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -14,26 +15,7 @@
 #include "base/words.h"
 
 namespace shardplan {
-
-bool follows_hash(std::string_view text, size_t at) {
-  while (at > 0) {
-    size_t before = at - 1;
-    while (before > 0 &&
-           (static_cast<unsigned char>(text[before]) & 0xC0U) == 0x80U) {
-      --before;
-    }
-    if (text[before] == '#') return true;
-    size_t next = before;
-    const char32_t code_point = decode_utf8(text, next);
-    if (code_point < 0x80 || code_point_width(code_point) != 0) return false;
-    at = before;
-  }
-  return false;
-}
-
 namespace {
-
-constexpr char32_t kReplaced = 0xFFFD;
 
 void append_escape(std::string& out, char32_t code_point) {
   const std::string_view escape = short_escape(code_point);
@@ -47,11 +29,7 @@ void append_escape(std::string& out, char32_t code_point) {
 }
 
 void append_code_unit(std::string& out, uint32_t unit) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  out += "\\u";
-  for (const unsigned shift : {12U, 8U, 4U, 0U}) {
-    out += kDigits[(unit >> shift) & 0xFU];
-  }
+  out += fmt::format("\\u{:04x}", unit);
 }
 
 void append_unicode_escape(std::string& out, char32_t code_point) {
@@ -71,35 +49,34 @@ void append_special(std::string& out, std::string_view text, size_t& at) {
   const std::string_view escape = short_escape(code_point);
   if (!escape.empty()) {
     out += escape;
-    return;
-  }
-  switch (code_point) {
-    case '"':
-      out += "\\\"";
-      return;
-    case '\\':
-      out += "\\\\";
-      return;
-    case '#':
-      if (follows_hash(text, start)) {
-        append_unicode_escape(out, code_point);
-      } else {
-        out += '#';
-      }
-      return;
-    default:
-      break;
-  }
-  if (!is_printable(code_point)) {
+  } else if (!is_printable(code_point) ||
+             (code_point == '#' && follows_hash(text, start))) {
     append_unicode_escape(out, code_point);
-  } else if (code_point == kReplaced) {
+  } else if (code_point == kReplacement) {
     out += "\xEF\xBF\xBD";
   } else {
+    if (code_point == '"' || code_point == '\\') out += '\\';
     out += text.substr(start, at - start);
   }
 }
 
 }  // namespace
+
+bool follows_hash(std::string_view text, size_t at) {
+  while (at > 0) {
+    size_t before = at - 1;
+    while (before > 0 &&
+           (static_cast<unsigned char>(text[before]) & 0xC0U) == 0x80U) {
+      --before;
+    }
+    if (text[before] == '#') return true;
+    size_t next = before;
+    const char32_t code_point = decode_utf8(text, next);
+    if (code_point < 0x80 || code_point_width(code_point) != 0) return false;
+    at = before;
+  }
+  return false;
+}
 
 void append_printable_json(std::string& out, std::string_view text) {
   out += '"';
@@ -114,7 +91,6 @@ void append_printable_json(std::string& out, std::string_view text) {
 }
 
 void append_json_string(std::string& out, std::string_view text) {
-  constexpr std::string_view kHex = "0123456789abcdef";
   constexpr std::string_view kShort = "btnvfr";  // 0x08 .. 0x0d; JSON has no \v
   out += '"';
   while (true) {
@@ -130,9 +106,7 @@ void append_json_string(std::string& out, std::string_view text) {
       out += '\\';
       out += kShort[byte - 8U];
     } else if (byte < 0x20) {
-      out += "\\u00";
-      out += kHex[byte >> 4U];
-      out += kHex[byte & 15U];
+      append_code_unit(out, byte);
     } else {
       out += c;
     }
@@ -155,7 +129,7 @@ std::string printable(std::string_view text) {
   for (size_t at = 0; at < text.size();) {
     const size_t start = at;
     const char32_t code_point = decode_utf8(text, at);
-    if (code_point == kReplaced && at == start + 1) {
+    if (code_point == kReplacement && at == start + 1) {
       append_escape(out, static_cast<unsigned char>(text[start]));
     } else if (!is_printable(code_point) ||
                (code_point == '#' && hashes && follows_hash(text, start))) {
@@ -168,23 +142,16 @@ std::string printable(std::string_view text) {
 }
 
 std::string xml_text(std::string_view text) {
+  constexpr std::string_view kMarkup = "&<>\"";
+  constexpr std::array<std::string_view, 4> kEntities = {"&amp;", "&lt;",
+                                                         "&gt;", "&quot;"};
   std::string out;
   for (const char c : text) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      default:
-        out += c;
+    const size_t which = kMarkup.find(c);
+    if (which == std::string_view::npos) {
+      out += c;
+    } else {
+      out += kEntities.at(which);
     }
   }
   return out;

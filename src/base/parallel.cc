@@ -11,14 +11,9 @@
 #include <vector>
 
 #include "base/allocation.h"
+#include "base/checked.h"
 
 namespace shardplan {
-namespace {
-
-// More threads are never faster, regardless of `--jobs`.
-constexpr int64_t kMostThreads = 256;
-
-}  // namespace
 
 int thread_count(int jobs) {
   if (jobs > 0) return jobs;
@@ -41,20 +36,21 @@ void parallel_for(int64_t count, int threads,
       if (!problem) problem = std::current_exception();
     }
   };
-  const auto take_and_end = [&take] {
-    take();
-    flush_thread_allocations();
-  };
+  // More threads are never faster, regardless of `--jobs`.
+  constexpr int64_t kMostThreads = 256;
   const int64_t most = std::min({int64_t{threads}, count, kMostThreads});
   std::vector<std::thread> others;
   try {
-    others.reserve(static_cast<size_t>(std::max<int64_t>(most, 1) - 1));
+    others.reserve(to_size(std::max<int64_t>(most, 1) - 1));
     for (int64_t t = 1; t < most; ++t) {
       if (t > startable) {
         throw std::system_error(
             std::make_error_code(std::errc::resource_unavailable_try_again));
       }
-      others.emplace_back(take_and_end);
+      others.emplace_back([&take] {
+        take();
+        flush_thread_allocations();
+      });
     }
   } catch (const std::system_error&) {
     // The system cannot start more threads; the existing ones do the work.

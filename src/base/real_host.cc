@@ -17,6 +17,7 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
+#include "base/checked.h"
 #include "base/child_process.h"
 #include "base/real_output.h"
 
@@ -70,41 +71,21 @@ std::shared_ptr<const Bytes> map_file(
 // Whether reading may block on a stream that has no data yet.
 enum class Waiting : uint8_t { Refused, Allowed };
 
-// Bytes that were read into memory.
-class ReadBytes : public Bytes {
- public:
-  ReadBytes(std::unique_ptr<char[]> bytes, size_t size)
-      : bytes_(std::move(bytes)), size_(size) {}
-  std::string_view view() const override { return {bytes_.get(), size_}; }
-
- private:
-  std::unique_ptr<char[]> bytes_;
-  size_t size_;
-};
-
-std::unique_ptr<char[]> copy_of(const char* bytes, size_t count, size_t room) {
-  auto copy = std::make_unique_for_overwrite<char[]>(room);
-  std::copy_n(bytes, count, copy.get());
-  return copy;
-}
-
 // Reads up to `limit` bytes, or to the end of the stream; `size` is the
 // expected number.
 std::shared_ptr<const Bytes> read_stream(int fd, int64_t limit, int64_t size,
                                          Waiting waiting, std::string& why) {
   const bool capped = limit == kWholeFile;
-  const auto most = static_cast<size_t>(capped ? kMaxStream + 1 : limit);
+  const size_t most = to_size(capped ? kMaxStream + 1 : limit);
   // One more byte detects the end of the file.
-  size_t room = std::min(most, static_cast<size_t>(size) + 1);
-  auto bytes = std::make_unique_for_overwrite<char[]>(room);
+  std::string bytes(std::min(most, to_size(size) + 1), '\0');
   size_t used = 0;
   while (used < most) {
-    if (used == room) {
-      room = std::min(most, std::max(kReadPiece, used * 2));
-      bytes = copy_of(bytes.get(), used, room);
+    if (used == bytes.size()) {
+      bytes.resize(std::min(most, std::max(kReadPiece, used * 2)));
     }
-    const ssize_t got =
-        retry([&] { return ::read(fd, bytes.get() + used, room - used); });
+    const ssize_t got = retry(
+        [&] { return ::read(fd, bytes.data() + used, bytes.size() - used); });
     if (got < 0 && errno == EAGAIN && waiting == Waiting::Allowed) {
       // Another process made our standard input non-blocking.
       pollfd wait{fd, POLLIN, 0};
@@ -117,14 +98,15 @@ std::shared_ptr<const Bytes> read_stream(int fd, int64_t limit, int64_t size,
       return nullptr;
     }
     if (got == 0) break;
-    used += static_cast<size_t>(got);
+    used += to_size(got);
   }
   if (capped && used == most) {
     why = "more than 4 GiB through a pipe";
     return nullptr;
   }
-  if (room - used > kReadPiece) bytes = copy_of(bytes.get(), used, used);
-  return std::make_shared<ReadBytes>(std::move(bytes), used);
+  bytes.resize(used);
+  if (bytes.capacity() - used > kReadPiece) bytes.shrink_to_fit();
+  return bytes_of(std::move(bytes));
 }
 
 // Returns "" if the open file has an end, else why not.
@@ -161,8 +143,7 @@ class RealHost : public Host {
     if (::stat(path.c_str(), &info) != 0) return std::nullopt;
     const bool regular = S_ISREG(info.st_mode);
     return FileInfo{S_ISDIR(info.st_mode), regular ? info.st_size : 0,
-                    static_cast<int64_t>(info.st_uid),
-                    static_cast<int64_t>(info.st_dev)};
+                    info.st_uid, static_cast<int64_t>(info.st_dev)};
   }
 
   std::vector<std::string> list_directory(const std::string& path) override {
@@ -183,7 +164,7 @@ class RealHost : public Host {
     return real.string();
   }
 
-  int64_t user() override { return static_cast<int64_t>(::geteuid()); }
+  int64_t user() override { return ::geteuid(); }
 
   void may_wait_for(const std::string& path) override {
     waited_for_.insert(path);
@@ -315,7 +296,7 @@ class RealHost : public Host {
                                          int64_t size) {
     if (size <= kMapAbove) return nullptr;
     auto shortened = std::make_shared<std::atomic<bool>>(false);
-    auto mapped = map_file(fd, static_cast<size_t>(size), shortened);
+    auto mapped = map_file(fd, to_size(size), shortened);
     if (mapped) mapped_.emplace_back(path, std::move(shortened));
     return mapped;
   }

@@ -22,6 +22,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "base/checked.h"
 #include "base/real_host.h"
 #include "base/words.h"
 
@@ -155,93 +156,19 @@ void install_bus_handler() {
   ::sigaction(SIGBUS, &ours, nullptr);
 }
 
+// Replaces one of the places that has the value `from`. Returns false if none
+// has. Signal handlers read the places at any time.
+template <typename Value, typename Places>
+bool exchange_first(Places& places, Value from, Value to) {
+  return std::ranges::any_of(places, [&](auto& place) {
+    Value expected = from;
+    return place.compare_exchange_strong(expected, to);
+  });
+}
+
 // Per thread: the signal mask before the first hold, and the number of holds.
 thread_local sigset_t t_before{};
 thread_local int t_holds = 0;
-
-}  // namespace
-
-SignalHold::SignalHold() {
-  if (t_holds++ > 0) return;
-  sigset_t all;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &t_before);
-}
-
-SignalHold::~SignalHold() {
-  if (--t_holds == 0) ::pthread_sigmask(SIG_SETMASK, &t_before, nullptr);
-}
-
-bool register_unfinished(const char* path) {
-  install_clean_up();
-  for (std::atomic<const char*>& file : g_unfinished) {
-    const char* none = nullptr;
-    if (file.compare_exchange_strong(none, path)) return true;
-  }
-  return false;
-}
-
-void unregister_unfinished(const char* path) {
-  for (std::atomic<const char*>& file : g_unfinished) {
-    const char* ours = path;
-    if (file.compare_exchange_strong(ours, nullptr)) return;
-  }
-}
-
-bool register_child(int child) {
-  install_clean_up();
-  for (std::atomic<int>& place : g_children) {
-    int none = 0;
-    if (place.compare_exchange_strong(none, child)) return true;
-  }
-  return false;
-}
-
-void unregister_child(int child) {
-  for (std::atomic<int>& place : g_children) {
-    int ours = child;
-    if (place.compare_exchange_strong(ours, 0)) return;
-  }
-}
-
-void set_status_line(bool open) {
-  if (open && !g_status_line) install_clean_up();
-  g_status_line = open;
-}
-
-bool register_mapping(const void* data, size_t size,
-                      std::atomic<bool>* shortened) {
-  install_bus_handler();
-  const auto begin = reinterpret_cast<uintptr_t>(data);
-  const uintptr_t pages = (size + page_size() - 1) / page_size();
-  for (Mapping& mapping : g_mappings) {
-    uintptr_t none = 0;
-    if (!mapping.begin.compare_exchange_strong(none, 1)) continue;
-    mapping.shortened = shortened;
-    mapping.end = begin + pages * page_size();
-    mapping.begin = begin;
-    return true;
-  }
-  return false;
-}
-
-void unregister_mapping(const void* data) {
-  const auto begin = reinterpret_cast<uintptr_t>(data);
-  for (Mapping& mapping : g_mappings) {
-    if (mapping.begin.load() != begin) continue;
-    mapping.end = 0;
-    mapping.shortened = nullptr;
-    mapping.begin = 0;
-    return;
-  }
-}
-
-void ignore_write_signals() {
-  std::signal(SIGPIPE, SIG_IGN);
-  std::signal(SIGXFSZ, SIG_IGN);
-}
-
-namespace {
 
 // A target that is written in place: a pipe, a device, or the destination of
 // stdout or stderr.
@@ -286,12 +213,10 @@ bool holds(int fd, std::string_view text) {
     const ssize_t got = retry([&] {
       return ::pread(fd, piece.data(), piece.size(), static_cast<off_t>(at));
     });
-    if (got <= 0 ||
-        text.substr(at, static_cast<size_t>(got)) !=
-            std::string_view(piece.data(), static_cast<size_t>(got))) {
-      return false;
-    }
-    at += static_cast<size_t>(got);
+    if (got <= 0) return false;
+    const std::string_view read(piece.data(), to_size(got));
+    if (text.substr(at, read.size()) != read) return false;
+    at += read.size();
   }
   return true;
 }
@@ -505,7 +430,7 @@ bool copy_access_list(const std::string& from, int to) {
   const ssize_t size =
       ::getxattr(from.c_str(), kName, list.data(), list.size());
   if (size < 0) return errno == ENODATA || errno == ENOTSUP;
-  return ::fsetxattr(to, kName, list.data(), static_cast<size_t>(size), 0) == 0;
+  return ::fsetxattr(to, kName, list.data(), to_size(size), 0) == 0;
 }
 
 // Returns false, with errno, if a required attribute cannot be set.
@@ -593,12 +518,76 @@ std::unique_ptr<OutputFile> replace_existing(
 
 }  // namespace
 
+SignalHold::SignalHold() {
+  if (t_holds++ > 0) return;
+  sigset_t all;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &t_before);
+}
+
+SignalHold::~SignalHold() {
+  if (--t_holds == 0) ::pthread_sigmask(SIG_SETMASK, &t_before, nullptr);
+}
+
+bool register_unfinished(const char* path) {
+  install_clean_up();
+  return exchange_first<const char*>(g_unfinished, nullptr, path);
+}
+
+void unregister_unfinished(const char* path) {
+  exchange_first<const char*>(g_unfinished, path, nullptr);
+}
+
+bool register_child(int child) {
+  install_clean_up();
+  return exchange_first(g_children, 0, child);
+}
+
+void unregister_child(int child) { exchange_first(g_children, child, 0); }
+
+void set_status_line(bool open) {
+  if (open && !g_status_line) install_clean_up();
+  g_status_line = open;
+}
+
+bool register_mapping(const void* data, size_t size,
+                      std::atomic<bool>* shortened) {
+  install_bus_handler();
+  const auto begin = reinterpret_cast<uintptr_t>(data);
+  const uintptr_t pages = (size + page_size() - 1) / page_size();
+  for (Mapping& mapping : g_mappings) {
+    uintptr_t none = 0;
+    if (!mapping.begin.compare_exchange_strong(none, 1)) continue;
+    mapping.shortened = shortened;
+    mapping.end = begin + pages * page_size();
+    mapping.begin = begin;
+    return true;
+  }
+  return false;
+}
+
+void unregister_mapping(const void* data) {
+  const auto begin = reinterpret_cast<uintptr_t>(data);
+  for (Mapping& mapping : g_mappings) {
+    if (mapping.begin.load() != begin) continue;
+    mapping.end = 0;
+    mapping.shortened = nullptr;
+    mapping.begin = 0;
+    return;
+  }
+}
+
+void ignore_write_signals() {
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
+}
+
 bool write_all(int fd, std::string_view text) {
   while (!text.empty()) {
     const ssize_t done =
         retry([&] { return ::write(fd, text.data(), text.size()); });
     if (done >= 0) {
-      text.remove_prefix(static_cast<size_t>(done));
+      text.remove_prefix(to_size(done));
     } else if (errno == EAGAIN) {
       // Another process made our standard output non-blocking.
       pollfd wait{fd, POLLOUT, 0};

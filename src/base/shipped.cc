@@ -4,19 +4,6 @@
 #include <memory>
 
 namespace shardplan {
-namespace {
-
-// Refers to the program's own text without copying it.
-class ShippedBytes : public Bytes {
- public:
-  explicit ShippedBytes(std::string_view text) : text_(text) {}
-  std::string_view view() const override { return text_; }
-
- private:
-  std::string_view text_;
-};
-
-}  // namespace
 
 std::vector<ShippedFile> shipped_files(std::string_view folder) {
   std::vector<ShippedFile> files;
@@ -47,7 +34,7 @@ SourcePtr find_shipped(std::string_view folder, std::string_view name,
     if (shipped_name(file) != name) continue;
     auto source = std::make_shared<SourceFile>(
         "rules/" + std::string(file.path),
-        std::make_shared<const ShippedBytes>(file.text));
+        std::make_shared<TextBytes<std::string_view>>(file.text));
     diags.add_source(source);
     return source;
   }

@@ -5,17 +5,10 @@
 #include <array>
 #include <utility>
 
+#include "base/checked.h"
+
 namespace shardplan {
 namespace {
-
-class StringBytes : public Bytes {
- public:
-  explicit StringBytes(std::string text) : text_(std::move(text)) {}
-  std::string_view view() const override { return text_; }
-
- private:
-  std::string text_;
-};
 
 bool starts_code_point(char c) {
   return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U;
@@ -62,20 +55,6 @@ int64_t points_before(const std::shared_ptr<const Bytes>& bytes, uint64_t start,
   return known->points;
 }
 
-}  // namespace
-
-std::shared_ptr<const Bytes> bytes_of(std::string text) {
-  return std::make_shared<StringBytes>(std::move(text));
-}
-
-SourceFile::SourceFile(std::string name, std::string text)
-    : SourceFile(std::move(name), bytes_of(std::move(text))) {}
-
-SourceFile::SourceFile(std::string name, std::shared_ptr<const Bytes> bytes)
-    : name_(std::move(name)), bytes_(std::move(bytes)) {}
-
-namespace {
-
 // Adds the line starts up to an offset. The last element is the end of the
 // counted text: a file may be larger than anyone would read, and lines are
 // counted only as far as necessary.
@@ -95,10 +74,15 @@ void count_lines_up_to(std::vector<uint64_t>& starts, std::string_view text,
 
 }  // namespace
 
-const std::vector<uint64_t>& SourceFile::line_starts() const {
-  count_lines_up_to(line_starts_, text(), text().size());
-  return line_starts_;
+std::shared_ptr<const Bytes> bytes_of(std::string text) {
+  return std::make_shared<TextBytes<std::string>>(std::move(text));
 }
+
+SourceFile::SourceFile(std::string name, std::string text)
+    : SourceFile(std::move(name), bytes_of(std::move(text))) {}
+
+SourceFile::SourceFile(std::string name, std::shared_ptr<const Bytes> bytes)
+    : name_(std::move(name)), bytes_(std::move(bytes)) {}
 
 Position SourceFile::position(uint64_t offset) const {
   const std::string_view all = text();
@@ -116,7 +100,8 @@ std::string_view SourceFile::line(int64_t number) const {
   // that ends much later, its beginning suffices.
   constexpr uint64_t kFurther = uint64_t{64} << 20U;
   const std::string_view all = text();
-  const auto index = static_cast<size_t>(number - 1);
+  if (number < 1) return {};
+  const size_t index = to_size(number - 1);
   count_lines_up_to(line_starts_, all, 0);
   const auto known = [&] { return line_starts_.size() - 1; };
   while (index + 1 >= known() && line_starts_.back() < all.size()) {
@@ -124,7 +109,7 @@ std::string_view SourceFile::line(int64_t number) const {
     count_lines_up_to(line_starts_, all, line_starts_.back() + kFurther);
     if (has_begun) break;
   }
-  if (number < 1 || index >= known()) return {};
+  if (index >= known()) return {};
   // Must not scan the line: a file may be one long line that is requested
   // thousands of times.
   const uint64_t end =

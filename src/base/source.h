@@ -13,6 +13,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace shardplan {
@@ -25,6 +26,17 @@ class Bytes {
   // A hint that bytes before `offset` will hardly be read again, so a mapped
   // file may release their pages. Reading them loads them again.
   virtual void release_before(uint64_t /*offset*/) const {}
+};
+
+// Bytes that own a text (std::string) or refer to one (std::string_view).
+template <typename Text>
+class TextBytes : public Bytes {
+ public:
+  explicit TextBytes(Text text) : text_(std::move(text)) {}
+  std::string_view view() const override { return text_; }
+
+ private:
+  Text text_;
 };
 
 std::shared_ptr<const Bytes> bytes_of(std::string text);
@@ -52,8 +64,6 @@ class SourceFile {
   std::string_view line(int64_t number) const;
 
  private:
-  const std::vector<uint64_t>& line_starts() const;
-
   std::string name_;
   std::shared_ptr<const Bytes> bytes_;
   mutable std::vector<uint64_t> line_starts_;

@@ -76,6 +76,8 @@ std::string elide_middle(std::string_view text, int width, bool unicode);
 // Appends blanks up to `width` columns; prepends them if `right`.
 std::string pad(std::string_view text, int width, bool right = false);
 
+inline constexpr char32_t kReplacement = 0xFFFD;
+
 // Decodes the code point at `at` and advances `at`; U+FFFD for invalid bytes.
 char32_t decode_utf8(std::string_view text, size_t& at);
 bool is_valid_utf8(std::string_view text);

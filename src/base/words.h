@@ -73,6 +73,9 @@ std::optional<double> parse_real(std::string_view text);
 
 // Removes the first line and its end from `rest`, and returns it.
 std::string_view next_line(std::string_view& rest);
+// Removes the part before the next `separator`, and the separator, from `rest`,
+// and returns the part.
+std::string_view next_part(std::string_view& rest, char separator);
 
 // Adds "did you mean `x`?" with the known word that is nearest; if none is
 // near, adds `otherwise`.

@@ -9,6 +9,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "base/checked.h"
 #include "base/text.h"
 #include "core/manifest.h"
 #include "core/name_classes.h"
@@ -92,47 +93,6 @@ std::string set_text(const std::vector<std::string_view>& numbers) {
   return text + "}";
 }
 
-}  // namespace
-
-std::string marked_name(std::string_view name, char mark) {
-  std::string result;
-  split(
-      name, [&](std::string_view part) { result += part; },
-      [&](std::string_view) { result += mark; });
-  return result;
-}
-
-std::string folded_name(std::string_view name) {
-  return marked_name(name, '*');
-}
-
-bool has_number(std::string_view name) {
-  bool found = false;
-  split(
-      name, [](std::string_view) {}, [&](std::string_view) { found = true; });
-  return found;
-}
-
-NumberIn first_number(std::string_view name) {
-  constexpr size_t kMostDigits = 9;
-  for (size_t begin = 0; begin < name.size();) {
-    size_t end = begin;
-    int64_t number = 0;
-    for (; end < name.size() && is_digit(name[end]); ++end) {
-      if (end - begin < kMostDigits) number = number * 10 + (name[end] - '0');
-    }
-    const bool whole = end == name.size() || separates(name[end]);
-    if (whole && end > begin && end - begin <= kMostDigits) {
-      return {begin, end, number};
-    }
-    while (end < name.size() && !separates(name[end])) ++end;
-    begin = end + 1;
-  }
-  return {};
-}
-
-namespace {
-
 // Folds parameters one after the other, given the class of each name.
 class Folder {
  public:
@@ -180,7 +140,84 @@ class Folder {
   std::unordered_map<uint64_t, uint32_t> numbers_;
 };
 
+constexpr std::string_view kOuterBegin = "(?:(?:";
+constexpr std::string_view kOuterEnd = ")\\.)*";
+constexpr std::string_view kModuleEnd = "(?:\\.[^.]+)?$";
+constexpr std::string_view kBiasEnd = "(?:\\.bias)$";
+constexpr std::string_view kDigits = "\\d+";
+
+// A key of fused experts, and the pattern that also matches their unfused names
+// in a checkpoint.
+struct FusedExperts {
+  std::string_view key_end;
+  std::string_view pattern_end;
+};
+constexpr std::array<FusedExperts, 4> kFusedExperts = {{
+    {"experts.gate_up_proj",
+     "experts\\.(?:gate_up_proj|\\d+\\.(?:gate_proj|up_proj|w1|w3))"},
+    {"experts.down_proj", "experts\\.(?:down_proj|\\d+\\.(?:down_proj|w2))"},
+    {"experts", "experts"},  // the module of the experts
+    {"gate", "gate"},        // the router of the experts
+}};
+// Some checkpoints name the module of experts differently.
+constexpr std::string_view kMlpKey = "mlp.";
+constexpr std::string_view kMlpPattern = "(?:mlp|block_sparse_moe)\\.";
+
+std::string escaped_key(std::string_view key) {
+  std::string pattern;
+  for (size_t i = 0; i < key.size();) {
+    const size_t star = std::min(key.find('*', i), key.size());
+    const std::string exact = exact_pattern(key.substr(i, star - i));
+    pattern += exact.substr(1, exact.size() - 2);
+    if (star < key.size()) pattern += kDigits;
+    i = star + 1;
+  }
+  return pattern;
+}
+
+bool ends_in_parts(std::string_view key, std::string_view end) {
+  return key.ends_with(end) &&
+         (key.size() == end.size() || key[key.size() - end.size() - 1] == '.');
+}
+
 }  // namespace
+
+std::string marked_name(std::string_view name, char mark) {
+  std::string result;
+  split(
+      name, [&](std::string_view part) { result += part; },
+      [&](std::string_view) { result += mark; });
+  return result;
+}
+
+std::string folded_name(std::string_view name) {
+  return marked_name(name, '*');
+}
+
+bool has_number(std::string_view name) {
+  bool found = false;
+  split(
+      name, [](std::string_view) {}, [&](std::string_view) { found = true; });
+  return found;
+}
+
+NumberIn first_number(std::string_view name) {
+  constexpr size_t kMostDigits = 9;
+  for (size_t begin = 0; begin < name.size();) {
+    size_t end = begin;
+    int64_t number = 0;
+    for (; end < name.size() && is_digit(name[end]); ++end) {
+      if (end - begin < kMostDigits) number = number * 10 + (name[end] - '0');
+    }
+    const bool whole = end == name.size() || separates(name[end]);
+    if (whole && end > begin && end - begin <= kMostDigits) {
+      return {begin, end, number};
+    }
+    while (end < name.size() && !separates(name[end])) ++end;
+    begin = end + 1;
+  }
+  return {};
+}
 
 Folding fold(const std::vector<uint32_t>& kinds, const NameOf& name_of) {
   NameClasses names;
@@ -273,50 +310,6 @@ std::vector<std::string> class_labels(const Folding& folding,
   }
   return labels;
 }
-
-namespace {
-
-constexpr std::string_view kOuterBegin = "(?:(?:";
-constexpr std::string_view kOuterEnd = ")\\.)*";
-constexpr std::string_view kModuleEnd = "(?:\\.[^.]+)?$";
-constexpr std::string_view kBiasEnd = "(?:\\.bias)$";
-constexpr std::string_view kDigits = "\\d+";
-
-// A key of fused experts, and the pattern that also matches their unfused names
-// in a checkpoint.
-struct FusedExperts {
-  std::string_view key_end;
-  std::string_view pattern_end;
-};
-constexpr std::array<FusedExperts, 4> kFusedExperts = {{
-    {"experts.gate_up_proj",
-     "experts\\.(?:gate_up_proj|\\d+\\.(?:gate_proj|up_proj|w1|w3))"},
-    {"experts.down_proj", "experts\\.(?:down_proj|\\d+\\.(?:down_proj|w2))"},
-    {"experts", "experts"},  // the module of the experts
-    {"gate", "gate"},        // the router of the experts
-}};
-// Some checkpoints name the module of experts differently.
-constexpr std::string_view kMlpKey = "mlp.";
-constexpr std::string_view kMlpPattern = "(?:mlp|block_sparse_moe)\\.";
-
-std::string escaped_key(std::string_view key) {
-  std::string pattern;
-  for (size_t i = 0; i < key.size();) {
-    const size_t star = std::min(key.find('*', i), key.size());
-    const std::string exact = exact_pattern(key.substr(i, star - i));
-    pattern += exact.substr(1, exact.size() - 2);
-    if (star < key.size()) pattern += kDigits;
-    i = star + 1;
-  }
-  return pattern;
-}
-
-bool ends_in_parts(std::string_view key, std::string_view end) {
-  return key.ends_with(end) &&
-         (key.size() == end.size() || key[key.size() - end.size() - 1] == '.');
-}
-
-}  // namespace
 
 std::string fold_digits(std::string_view name, DigitFolding folding) {
   std::string result;
@@ -430,8 +423,7 @@ NumberedLayers numbered_layers(const Manifest& manifest) {
     const std::string_view prefix = name.substr(0, at.begin);
     // Most names belong to the same layer as the previous one.
     if (i > 0 && layers.of[i - 1].number == at.number &&
-        layers.stacks[static_cast<size_t>(layers.of[i - 1].stack)].prefix ==
-            prefix) {
+        nth(layers.stacks, layers.of[i - 1].stack).prefix == prefix) {
       place = {layers.of[i - 1].stack, at.number, at.end};
       continue;
     }

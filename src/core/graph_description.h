@@ -13,6 +13,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/checked.h"
 #include "base/source.h"
 #include "core/spec.h"
 #include "core/types.h"
@@ -146,7 +147,7 @@ struct GraphDescription {
 // Returns whether the layer is not the first of its stack. A mistake in
 // repeated layers is reported for the first one only.
 inline bool is_repeated(const GraphDescription& graph, int layer) {
-  return layer >= 0 && graph.layers[static_cast<size_t>(layer)].number > 0;
+  return layer >= 0 && nth(graph.layers, layer).number > 0;
 }
 
 }  // namespace shardplan

@@ -70,6 +70,13 @@ Rise rise(std::string_view a, std::string_view b) {
   return {a_end != b_end ? a_end < b_end : in_text, in_text};
 }
 
+const ParameterKind* kind_of(const Manifest& manifest, size_t index) {
+  if (manifest.kinds == nullptr) return nullptr;
+  const auto found = manifest.kinds->find(
+      {folded_name(manifest.name(index)), manifest.type(index).shape});
+  return found == manifest.kinds->end() ? nullptr : &found->second;
+}
+
 }  // namespace
 
 std::optional<uint32_t> Manifest::find_type(const TensorType& type,
@@ -277,17 +284,6 @@ std::optional<Manifest::Duplicate> Manifest::find_duplicate() const {
   }
   return std::nullopt;
 }
-
-namespace {
-
-const ParameterKind* kind_of(const Manifest& manifest, size_t index) {
-  if (manifest.kinds == nullptr) return nullptr;
-  const auto found = manifest.kinds->find(
-      {folded_name(manifest.name(index)), manifest.type(index).shape});
-  return found == manifest.kinds->end() ? nullptr : &found->second;
-}
-
-}  // namespace
 
 std::optional<size_t> find_unexplained(const Manifest& manifest) {
   for (size_t i = 0; i < manifest.size(); ++i) {

@@ -120,6 +120,198 @@ bool check_names_and_sizes(const std::vector<AxisRequest>& axes,
   return ok;
 }
 
+Span trimmed(Span span) {
+  const auto is_blank = [](char c) {
+    return c == ' ' || (c >= '\t' && c <= '\r');
+  };
+  while (span.begin < span.end && is_blank(span.text().front())) ++span.begin;
+  while (span.begin < span.end && is_blank(span.text().back())) --span.end;
+  return span;
+}
+
+// Parses what Python's int() accepts: surrounding blanks, a sign, `_` between
+// digits.
+std::optional<int64_t> parse_size(Span where, Diagnostics& diags) {
+  const std::string_view text = trimmed(where).text();
+  std::string digits;
+  bool after_digit = false;
+  bool good = true;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    const bool sign = i == 0 && (c == '-' || c == '+');
+    good = good && (is_digit(c) || sign || (c == '_' && after_digit));
+    if (is_digit(c) || c == '-') digits += c;
+    after_digit = is_digit(c);
+  }
+  const auto size = parse_integer(digits);
+  if (good && after_digit && size) return size;
+  return diags
+      .error(Code::InvalidMesh, where,
+             in_backticks(text) + " is not the size of an axis")
+      .help("a size is a positive integer, or -1 for the rest of `--devices`");
+}
+
+Diagnostics::Builder report_count(size_t sizes, const AxisNames& names,
+                                  Span where, Diagnostics& diags) {
+  auto report =
+      diags.error(Code::InvalidMesh, where,
+                  "there are " + std::to_string(sizes) + " sizes for " +
+                      plural(std::ssize(names), "axis"));
+  report.fact("the axes are " + quoted_names(texts_of(names), ", "));
+  return report;
+}
+
+// Splits a text at its commas.
+std::vector<Span> split_at(const SourceFile& source) {
+  std::vector<Span> parts;
+  const std::string_view text = source.text();
+  for (uint64_t begin = 0; begin <= text.size();) {
+    const uint64_t end = std::min<uint64_t>(text.find(',', begin), text.size());
+    parts.push_back({&source, begin, end});
+    begin = end + 1;
+  }
+  return parts;
+}
+
+std::optional<AxisRequest> parse_named(Span part, const AxisNames& names,
+                                       Diagnostics& diags) {
+  const size_t colon = part.text().find(':');
+  const Span name{part.file, part.begin, part.begin + colon};
+  if (colon == std::string_view::npos || !contains(names, name.text())) {
+    return diags
+        .error(Code::InvalidMesh, part,
+               in_backticks(part.text().substr(0, colon)) +
+                   " is not one of the axes")
+        .fact("the axes are " + quoted_names(texts_of(names), ", "));
+  }
+  const Span size{part.file, part.begin + colon + 1, part.end};
+  const auto number = parse_size(size, diags);
+  if (!number) return std::nullopt;
+  return AxisRequest{std::string(name.text()), *number, part, name, size};
+}
+
+// The product of all sizes except -1, and the axis of size -1, if any.
+struct Product {
+  int64_t value = 1;
+  const AxisRequest* open = nullptr;
+};
+
+// Returns nothing, and reports why, if the product exceeds 2^40 or a size is
+// invalid.
+std::optional<Product> product_of(const std::vector<AxisRequest>& axes,
+                                  std::string_view what, Diagnostics& diags) {
+  Product product;
+  for (const AxisRequest& axis : axes) {
+    if (axis.size == -1) {
+      if (product.open != nullptr) {
+        return diags
+            .error(Code::InvalidMesh, axis.size_where,
+                   "only one axis may have size -1 " + std::string(what))
+            .label(product.open->size_where, "the other one");
+      }
+      product.open = &axis;
+      continue;
+    }
+    if (axis.size < 1) {
+      return diags
+          .error(Code::InvalidMesh, axis.size_where,
+                 "axis " + in_backticks(axis.name) + " has size " +
+                     std::to_string(axis.size) + " " + std::string(what))
+          .help("give an unused axis size 1");
+    }
+    const auto next = checked_mul(product.value, axis.size);
+    if (!next || *next > kMaxDevices) {
+      return diags.error(
+          Code::InvalidMesh, axis.size_where,
+          "the axes have more than 2^40 devices " + std::string(what));
+    }
+    product.value = *next;
+  }
+  return product;
+}
+
+std::string mod_text(int64_t a, int64_t b) {
+  return std::to_string(a) + " mod " + std::to_string(b) + " = " +
+         std::to_string(a % b);
+}
+
+// Returns the sizes over slices, with a -1 resolved.
+std::optional<std::vector<int64_t>> sizes_over_slices(
+    const std::vector<AxisRequest>& dcn, std::optional<int64_t> slices,
+    Diagnostics& diags) {
+  const auto product = product_of(dcn, "over slices", diags);
+  if (!product) return std::nullopt;
+  const int64_t total = slices.value_or(product->value);
+  const int64_t rest = product->open != nullptr ? total / product->value : 1;
+  if (rest * product->value != total || rest == 0) {
+    auto problem = diags.error(
+        Code::InvalidMesh,
+        product->open != nullptr ? product->open->size_where : Span(),
+        "the sizes over slices do not multiply to " + plural(total, "slice"));
+    problem.fact(product->open != nullptr
+                     ? "without `" + product->open->name +
+                           "` they multiply to " +
+                           std::to_string(product->value) + "; " +
+                           mod_text(total, product->value)
+                     : "they multiply to " + std::to_string(product->value));
+    problem.help("make the sizes over slices multiply to `--slices`");
+    return problem;
+  }
+  std::vector<int64_t> sizes;
+  for (const AxisRequest& axis : dcn) {
+    sizes.push_back(axis.size == -1 ? rest : axis.size);
+  }
+  return sizes;
+}
+
+// Resolves a size of -1 in `axes`, within a slice, from `devices` and the other
+// sizes.
+bool fill_open(std::vector<AxisRequest>& axes, int64_t slices,
+               std::optional<int64_t> devices, Diagnostics& diags) {
+  const auto product = product_of(axes, "within a slice", diags);
+  if (!product) return false;
+  if (product->open == nullptr || !devices) return true;
+  const auto others = checked_mul(product->value, slices);
+  if (!others || *devices < *others || *devices % *others != 0) {
+    diags
+        .error(Code::InvalidMesh, product->open->size_where,
+               "no size of axis " + in_backticks(product->open->name) +
+                   " gives " + plural(*devices, "device") + " in " +
+                   plural(slices, "slice"))
+        .fact("the other axes have " + std::to_string(product->value) +
+              " devices in each of " + plural(slices, "slice") +
+              (others ? "; " + mod_text(*devices, *others) : ""));
+    return false;
+  }
+  const auto open = static_cast<size_t>(product->open - axes.data());
+  axes[open].size = *devices / *others;
+  return true;
+}
+
+// Returns the mesh over all slices.
+std::optional<SlicedMesh> combine(std::vector<AxisRequest> axes,
+                                  const std::vector<AxisRequest>& dcn,
+                                  std::optional<int64_t> devices,
+                                  std::optional<int64_t> slices, Span where,
+                                  Diagnostics& diags) {
+  SHARDPLAN_CHECK(dcn.size() == axes.size());
+  auto over = sizes_over_slices(dcn, slices, diags);
+  if (!over) return std::nullopt;
+  Slices crossed{*std::move(over)};
+  if (!fill_open(axes, crossed.count(), devices, diags)) return std::nullopt;
+  for (size_t i = 0; i < axes.size(); ++i) {
+    if (axes[i].size == -1) continue;  // make_mesh reports the missing size
+    const auto size = checked_mul(axes[i].size, crossed.crossed[i]);
+    // Beyond 63 bits the size is too large anyway, like any size beyond 2^40.
+    axes[i].size = size.value_or(INT64_MAX);
+  }
+  auto mesh = make_mesh(axes, devices, where, diags);
+  if (!mesh) return std::nullopt;
+  SlicedMesh result{*std::move(mesh), std::nullopt};
+  if (slices || crossed.count() > 1) result.slices = std::move(crossed);
+  return result;
+}
+
 }  // namespace
 
 bool is_axis_name(std::string_view text) {
@@ -309,80 +501,6 @@ std::string axes_text(std::span<const Axis> axes) {
 
 std::string mesh_text(const Mesh& mesh) { return axes_text(mesh.axes()); }
 
-namespace {
-
-Span trimmed(Span span) {
-  const auto is_blank = [](char c) {
-    return c == ' ' || (c >= '\t' && c <= '\r');
-  };
-  while (span.begin < span.end && is_blank(span.text().front())) ++span.begin;
-  while (span.begin < span.end && is_blank(span.text().back())) --span.end;
-  return span;
-}
-
-// Parses what Python's int() accepts: surrounding blanks, a sign, `_` between
-// digits.
-std::optional<int64_t> parse_size(Span where, Diagnostics& diags) {
-  const std::string_view text = trimmed(where).text();
-  std::string digits;
-  bool after_digit = false;
-  bool good = true;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    const bool sign = i == 0 && (c == '-' || c == '+');
-    good = good && (is_digit(c) || sign || (c == '_' && after_digit));
-    if (is_digit(c) || c == '-') digits += c;
-    after_digit = is_digit(c);
-  }
-  const auto size = parse_integer(digits);
-  if (good && after_digit && size) return size;
-  return diags
-      .error(Code::InvalidMesh, where,
-             in_backticks(text) + " is not the size of an axis")
-      .help("a size is a positive integer, or -1 for the rest of `--devices`");
-}
-
-Diagnostics::Builder report_count(size_t sizes, const AxisNames& names,
-                                  Span where, Diagnostics& diags) {
-  auto report =
-      diags.error(Code::InvalidMesh, where,
-                  "there are " + std::to_string(sizes) + " sizes for " +
-                      plural(std::ssize(names), "axis"));
-  report.fact("the axes are " + quoted_names(texts_of(names), ", "));
-  return report;
-}
-
-// Splits a text at its commas.
-std::vector<Span> split_at(const SourceFile& source) {
-  std::vector<Span> parts;
-  const std::string_view text = source.text();
-  for (uint64_t begin = 0; begin <= text.size();) {
-    const uint64_t end = std::min<uint64_t>(text.find(',', begin), text.size());
-    parts.push_back({&source, begin, end});
-    begin = end + 1;
-  }
-  return parts;
-}
-
-std::optional<AxisRequest> parse_named(Span part, const AxisNames& names,
-                                       Diagnostics& diags) {
-  const size_t colon = part.text().find(':');
-  const Span name{part.file, part.begin, part.begin + colon};
-  if (colon == std::string_view::npos || !contains(names, name.text())) {
-    return diags
-        .error(Code::InvalidMesh, part,
-               in_backticks(part.text().substr(0, colon)) +
-                   " is not one of the axes")
-        .fact("the axes are " + quoted_names(texts_of(names), ", "));
-  }
-  const Span size{part.file, part.begin + colon + 1, part.end};
-  const auto number = parse_size(size, diags);
-  if (!number) return std::nullopt;
-  return AxisRequest{std::string(name.text()), *number, part, name, size};
-}
-
-}  // namespace
-
 std::optional<std::vector<AxisRequest>> axes_of_dims(
     std::span<const int64_t> dims, const AxisNames& names, Span where,
     Diagnostics& diags) {
@@ -429,132 +547,6 @@ std::optional<std::vector<AxisRequest>> parse_mesh_dims(
   }
   return axes;
 }
-
-namespace {
-
-// The product of all sizes except -1, and the axis of size -1, if any.
-struct Product {
-  int64_t value = 1;
-  const AxisRequest* open = nullptr;
-};
-
-// Returns nothing, and reports why, if the product exceeds 2^40 or a size is
-// invalid.
-std::optional<Product> product_of(const std::vector<AxisRequest>& axes,
-                                  std::string_view what, Diagnostics& diags) {
-  Product product;
-  for (const AxisRequest& axis : axes) {
-    if (axis.size == -1) {
-      if (product.open != nullptr) {
-        return diags
-            .error(Code::InvalidMesh, axis.size_where,
-                   "only one axis may have size -1 " + std::string(what))
-            .label(product.open->size_where, "the other one");
-      }
-      product.open = &axis;
-      continue;
-    }
-    if (axis.size < 1) {
-      return diags
-          .error(Code::InvalidMesh, axis.size_where,
-                 "axis " + in_backticks(axis.name) + " has size " +
-                     std::to_string(axis.size) + " " + std::string(what))
-          .help("give an unused axis size 1");
-    }
-    const auto next = checked_mul(product.value, axis.size);
-    if (!next || *next > kMaxDevices) {
-      return diags.error(
-          Code::InvalidMesh, axis.size_where,
-          "the axes have more than 2^40 devices " + std::string(what));
-    }
-    product.value = *next;
-  }
-  return product;
-}
-
-std::string mod_text(int64_t a, int64_t b) {
-  return std::to_string(a) + " mod " + std::to_string(b) + " = " +
-         std::to_string(a % b);
-}
-
-// Returns the sizes over slices, with a -1 resolved.
-std::optional<std::vector<int64_t>> sizes_over_slices(
-    const std::vector<AxisRequest>& dcn, std::optional<int64_t> slices,
-    Diagnostics& diags) {
-  const auto product = product_of(dcn, "over slices", diags);
-  if (!product) return std::nullopt;
-  const int64_t total = slices.value_or(product->value);
-  const int64_t rest = product->open != nullptr ? total / product->value : 1;
-  if (rest * product->value != total || rest == 0) {
-    auto problem = diags.error(
-        Code::InvalidMesh,
-        product->open != nullptr ? product->open->size_where : Span(),
-        "the sizes over slices do not multiply to " + plural(total, "slice"));
-    problem.fact(product->open != nullptr
-                     ? "without `" + product->open->name +
-                           "` they multiply to " +
-                           std::to_string(product->value) + "; " +
-                           mod_text(total, product->value)
-                     : "they multiply to " + std::to_string(product->value));
-    problem.help("make the sizes over slices multiply to `--slices`");
-    return problem;
-  }
-  std::vector<int64_t> sizes;
-  for (const AxisRequest& axis : dcn) {
-    sizes.push_back(axis.size == -1 ? rest : axis.size);
-  }
-  return sizes;
-}
-
-// Resolves a size of -1 in `axes`, within a slice, from `devices` and the other
-// sizes.
-bool fill_open(std::vector<AxisRequest>& axes, int64_t slices,
-               std::optional<int64_t> devices, Diagnostics& diags) {
-  const auto product = product_of(axes, "within a slice", diags);
-  if (!product) return false;
-  if (product->open == nullptr || !devices) return true;
-  const auto others = checked_mul(product->value, slices);
-  if (!others || *devices < *others || *devices % *others != 0) {
-    diags
-        .error(Code::InvalidMesh, product->open->size_where,
-               "no size of axis " + in_backticks(product->open->name) +
-                   " gives " + plural(*devices, "device") + " in " +
-                   plural(slices, "slice"))
-        .fact("the other axes have " + std::to_string(product->value) +
-              " devices in each of " + plural(slices, "slice") +
-              (others ? "; " + mod_text(*devices, *others) : ""));
-    return false;
-  }
-  const auto open = static_cast<size_t>(product->open - axes.data());
-  axes[open].size = *devices / *others;
-  return true;
-}
-
-// Returns the mesh over all slices.
-std::optional<SlicedMesh> combine(std::vector<AxisRequest> axes,
-                                  const std::vector<AxisRequest>& dcn,
-                                  std::optional<int64_t> devices,
-                                  std::optional<int64_t> slices, Span where,
-                                  Diagnostics& diags) {
-  SHARDPLAN_CHECK(dcn.size() == axes.size());
-  auto over = sizes_over_slices(dcn, slices, diags);
-  if (!over) return std::nullopt;
-  Slices crossed{*std::move(over)};
-  if (!fill_open(axes, crossed.count(), devices, diags)) return std::nullopt;
-  for (size_t i = 0; i < axes.size(); ++i) {
-    if (axes[i].size == -1) continue;  // make_mesh reports the missing size
-    const auto size = checked_mul(axes[i].size, crossed.crossed[i]);
-    // Beyond 63 bits the size is too large anyway, like any size beyond 2^40.
-    axes[i].size = size.value_or(INT64_MAX);
-  }
-  auto mesh = make_mesh(axes, devices, where, diags);
-  if (!mesh) return std::nullopt;
-  SlicedMesh result{*std::move(mesh), std::nullopt};
-  if (slices || crossed.count() > 1) result.slices = std::move(crossed);
-  return result;
-}
-
-}  // namespace
 
 int64_t Slices::count() const {
   int64_t count = 1;  // at most 2^40, the most devices of a mesh

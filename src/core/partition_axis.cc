@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "base/checked.h"
 #include "base/text.h"
 #include "base/words.h"
 
@@ -110,7 +111,7 @@ bool is_none(const AxisValue& value) {
 AxisValue value_in(const PartitionAxis& axis, size_t field, Mode mode) {
   const int twin = kFields.at(field).decode;
   if (is_generation(mode) && twin >= 0) {
-    const auto& value = axis.at(static_cast<size_t>(twin));
+    const auto& value = nth(axis, twin);
     if (value && !is_none(*value)) return *value;
   }
   return axis.at(field).value_or(AxisValue());

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/checked.h"
 #include "base/diagnostic.h"
 #include "core/mesh.h"
 #include "core/spec.h"
@@ -23,9 +24,7 @@ enum class Mode : uint8_t { Train, Prefill, Decode, Insert };
 inline constexpr std::array<std::string_view, 4> kModeNames = {
     "train", "prefill", "decode", "insert"};
 
-inline std::string_view mode_name(Mode mode) {
-  return kModeNames.at(static_cast<size_t>(mode));
-}
+inline std::string_view mode_name(Mode mode) { return nth(kModeNames, mode); }
 
 inline std::optional<Mode> find_mode(std::string_view name) {
   for (size_t i = 0; i < kModeNames.size(); ++i) {

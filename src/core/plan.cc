@@ -66,78 +66,6 @@ std::string canonical_tail(const Placement& placement) {
   return out + "]]";
 }
 
-}  // namespace
-
-std::string_view policy_name(OnIndivisible policy) {
-  const PolicyName& entry = kPolicies.at(static_cast<size_t>(policy));
-  SHARDPLAN_CHECK(entry.policy == policy);
-  return entry.name;
-}
-
-std::vector<std::string> on_indivisible_names() {
-  std::vector<std::string> names;
-  for (const PolicyName& entry : kPolicies) names.emplace_back(entry.name);
-  return names;
-}
-
-std::optional<OnIndivisible> find_policy(std::string_view name) {
-  for (const PolicyName& entry : kPolicies) {
-    if (entry.name == name) return entry.policy;
-  }
-  return std::nullopt;
-}
-
-Shape stored_shape(const Placement& placement) {
-  Shape shape = placement.type.shape;
-  for (const StoredDim& stored : placement.stored_dims) {
-    shape[static_cast<size_t>(stored.dim)] = stored.size;
-  }
-  return shape;
-}
-
-int64_t rank_of_expert(const ExpertPlacement& dealt, int64_t expert) {
-  return static_cast<int64_t>(Int128{expert} * dealt.size / dealt.experts);
-}
-
-int64_t count_on_rank(const ExpertPlacement& dealt, int64_t count,
-                      int64_t rank) {
-  if (dealt.rank >= 0) return rank == dealt.rank ? count : 0;
-  // Rank r has the experts from ceil(r E / size) up to the first of rank r + 1.
-  const auto begin = [&](Int128 of) {
-    return (of * dealt.experts + dealt.size - 1) / dealt.size;
-  };
-  return static_cast<int64_t>(count / dealt.experts *
-                              (begin(Int128{rank} + 1) - begin(rank)));
-}
-
-int64_t max_on_rank(const ExpertPlacement& dealt, int64_t count) {
-  if (dealt.rank >= 0) return count;
-  return count / dealt.experts * ceil_div(dealt.experts, dealt.size);
-}
-
-bool is_even(const ExpertPlacement& dealt) {
-  return dealt.rank < 0 && dealt.experts % dealt.size == 0;
-}
-
-void measure(Placement& placement, const Mesh& mesh, OnIndivisible policy) {
-  placement.shards = shard_count(mesh, placement.spec);
-  placement.replicas = mesh.devices() / placement.shards;
-  if (placement.dealt) placement.replicas /= placement.dealt->size;
-  placement.view.clear();
-  if (!mesh.views().empty()) {
-    AxisNames axes = axes_in(placement.spec);
-    if (placement.dealt) axes.push_back(placement.dealt->axis);
-    // After correction, all axes of a spec belong to one view.
-    placement.view = mesh.view_of(axes).value_or("");
-  }
-  placement.local_shape = local_shape({&mesh, placement.spec, cut_of(policy)},
-                                      stored_shape(placement));
-  placement.bytes_per_device =
-      TensorType{placement.type.dtype, placement.local_shape}.bytes();
-}
-
-namespace {
-
 // Returns `,"stored":[["w",[4,8]]]`, or nothing.
 std::string canonical_stored(const Manifest& manifest, const Plan& plan) {
   std::string out;
@@ -204,7 +132,80 @@ std::string canonical_dealt(const Manifest& manifest, const Plan& plan) {
   return out.empty() ? out : out + "]";
 }
 
+const AxisNames& axes_of(const Placement& placement, size_t dim) {
+  static const AxisNames kNone;
+  return dim < placement.spec.dims.size() ? placement.spec.dims[dim] : kNone;
+}
+
 }  // namespace
+
+std::string_view policy_name(OnIndivisible policy) {
+  const PolicyName& entry = nth(kPolicies, policy);
+  SHARDPLAN_CHECK(entry.policy == policy);
+  return entry.name;
+}
+
+std::vector<std::string> on_indivisible_names() {
+  std::vector<std::string> names;
+  for (const PolicyName& entry : kPolicies) names.emplace_back(entry.name);
+  return names;
+}
+
+std::optional<OnIndivisible> find_policy(std::string_view name) {
+  for (const PolicyName& entry : kPolicies) {
+    if (entry.name == name) return entry.policy;
+  }
+  return std::nullopt;
+}
+
+Shape stored_shape(const Placement& placement) {
+  Shape shape = placement.type.shape;
+  for (const StoredDim& stored : placement.stored_dims) {
+    nth(shape, stored.dim) = stored.size;
+  }
+  return shape;
+}
+
+int64_t rank_of_expert(const ExpertPlacement& dealt, int64_t expert) {
+  return static_cast<int64_t>(Int128{expert} * dealt.size / dealt.experts);
+}
+
+int64_t count_on_rank(const ExpertPlacement& dealt, int64_t count,
+                      int64_t rank) {
+  if (dealt.rank >= 0) return rank == dealt.rank ? count : 0;
+  // Rank r has the experts from ceil(r E / size) up to the first of rank r + 1.
+  const auto begin = [&](Int128 of) {
+    return (of * dealt.experts + dealt.size - 1) / dealt.size;
+  };
+  return static_cast<int64_t>(count / dealt.experts *
+                              (begin(Int128{rank} + 1) - begin(rank)));
+}
+
+int64_t max_on_rank(const ExpertPlacement& dealt, int64_t count) {
+  if (dealt.rank >= 0) return count;
+  return count / dealt.experts * ceil_div(dealt.experts, dealt.size);
+}
+
+bool is_even(const ExpertPlacement& dealt) {
+  return dealt.rank < 0 && dealt.experts % dealt.size == 0;
+}
+
+void measure(Placement& placement, const Mesh& mesh, OnIndivisible policy) {
+  placement.shards = shard_count(mesh, placement.spec);
+  placement.replicas = mesh.devices() / placement.shards;
+  if (placement.dealt) placement.replicas /= placement.dealt->size;
+  placement.view.clear();
+  if (!mesh.views().empty()) {
+    AxisNames axes = axes_in(placement.spec);
+    if (placement.dealt) axes.push_back(placement.dealt->axis);
+    // After correction, all axes of a spec belong to one view.
+    placement.view = mesh.view_of(axes).value_or("");
+  }
+  placement.local_shape = local_shape({&mesh, placement.spec, cut_of(policy)},
+                                      stored_shape(placement));
+  placement.bytes_per_device =
+      TensorType{placement.type.dtype, placement.local_shape}.bytes();
+}
 
 std::string fingerprint(const Manifest& manifest, const Plan& plan) {
   std::vector<std::string> tails;  // including the quote that ends the name
@@ -239,15 +240,6 @@ std::string fingerprint(const Manifest& manifest, const Plan& plan) {
               canonical_dealt(manifest, plan) + "}");
   return hash.hex();
 }
-
-namespace {
-
-const AxisNames& axes_of(const Placement& placement, size_t dim) {
-  static const AxisNames kNone;
-  return dim < placement.spec.dims.size() ? placement.spec.dims[dim] : kNone;
-}
-
-}  // namespace
 
 bool is_held(const Placement& placement, const Mesh& mesh, int64_t rank,
              int64_t device) {
@@ -291,19 +283,18 @@ DeviceSlices device_slices(const Placement& placement, const Mesh& mesh,
   const size_t rank = placement.type.shape.size();
   DeviceSlices map;
   for (size_t dim = 0; dim < rank; ++dim) {
-    const auto shards =
-        static_cast<size_t>(shard_count(mesh, axes_of(placement, dim)));
+    const auto shards = to_size(shard_count(mesh, axes_of(placement, dim)));
     map.slices.emplace_back(shards);
     map.padding.emplace_back(shards);
   }
-  map.devices.resize(static_cast<size_t>(placement.shards));
+  map.devices.resize(to_size(placement.shards));
   std::vector<size_t> indices(rank);
   for (int64_t device = 0; device < mesh.devices(); ++device) {
     if (!is_held(placement, mesh, of_rank, device)) continue;
     const HeldSlice held = held_slice(placement, mesh, policy, device);
     for (size_t dim = 0; dim < rank; ++dim) {
-      indices[dim] = static_cast<size_t>(
-          shard_index(mesh, axes_of(placement, dim), held.coordinates));
+      indices[dim] =
+          to_size(shard_index(mesh, axes_of(placement, dim), held.coordinates));
       map.slices[dim][indices[dim]] = held.slices[dim];
       map.padding[dim][indices[dim]] = held.padding[dim];
     }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/checked.h"
 #include "base/text.h"
 #include "base/words.h"
 
@@ -106,14 +107,12 @@ std::string short_form(std::string_view text) {
 }  // namespace
 
 std::string_view dtype_name(DType dtype) {
-  const DTypeInfo& info = kDTypes.at(static_cast<size_t>(dtype));
+  const DTypeInfo& info = nth(kDTypes, dtype);
   SHARDPLAN_CHECK(info.dtype == dtype);
   return info.name;
 }
 
-DTypeBlock dtype_block(DType dtype) {
-  return kDTypes.at(static_cast<size_t>(dtype)).block;
-}
+DTypeBlock dtype_block(DType dtype) { return nth(kDTypes, dtype).block; }
 
 std::optional<DType> find_dtype(std::string_view text) {
   const std::string name = short_form(text);

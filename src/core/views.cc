@@ -89,6 +89,14 @@ std::optional<std::vector<Axis>> sized(const Mesh& mesh,
   return made->axes();
 }
 
+// Inserts, for each axis, the product of the sizes up to and including it.
+void add_ends(const std::vector<Axis>& axes, std::set<int64_t>& ends) {
+  int64_t before = 1;
+  for (const Axis& axis : axes) ends.insert(before *= axis.size);
+}
+
+constexpr std::string_view kMeshView = "mesh";
+
 }  // namespace
 
 std::optional<ViewRequest> parse_view_text(const SourceFile& source,
@@ -161,18 +169,6 @@ std::optional<Mesh> with_axes(const Mesh& mesh, std::vector<Axis> axes) {
   }
   return changed;
 }
-
-namespace {
-
-// Inserts, for each axis, the product of the sizes up to and including it.
-void add_ends(const std::vector<Axis>& axes, std::set<int64_t>& ends) {
-  int64_t before = 1;
-  for (const Axis& axis : axes) ends.insert(before *= axis.size);
-}
-
-constexpr std::string_view kMeshView = "mesh";
-
-}  // namespace
 
 std::optional<Mesh> sub_axes(const Mesh& mesh) {
   if (mesh.views().empty()) return mesh;

@@ -11,6 +11,7 @@
 #include "base/diagnostic.h"
 #include "base/real_host.h"
 #include "base/shipped.h"
+#include "base/words.h"
 #include "syntax/packed_document.h"
 
 namespace shardplan {
@@ -27,10 +28,8 @@ std::string literal(std::string_view bytes) {
   for (size_t i = 0; i < bytes.size(); ++i) {
     if (i % kPerLine == kPerLine - 1) text += "\"\n\"";
     const auto byte = static_cast<uint8_t>(bytes[i]);
-    const bool plain = byte >= ' ' && byte < 0x7F && byte != '"' &&
-                       byte != '\\' && byte != '?';
-    if (plain) {
-      text += static_cast<char>(byte);
+    if (byte >= ' ' && byte < 0x7F && !contains("\"\\?", bytes[i])) {
+      text += bytes[i];
       continue;
     }
     text += '\\';
@@ -42,9 +41,7 @@ std::string literal(std::string_view bytes) {
 }
 
 int run(const std::string& path, Host& host) {
-  std::string texts;
   std::string rows;
-  size_t count = 0;
   for (const ShippedFile& file : shipped_files()) {
     std::string packed;
     if (file.path.ends_with(".yaml")) {
@@ -56,25 +53,24 @@ int run(const std::string& path, Host& host) {
       if (!document) {
         for (const Diagnostic& each : diags.all()) {
           const Span where = each.labels.front().where;
-          host.write(
-              Stream::Err,
-              where.file->name() + ":" +
-                  std::to_string(where.file->position(where.begin).line) +
-                  ": " + each.message + "\n");
+          const int64_t line = where.file->position(where.begin).line;
+          host.write(Stream::Err, where.file->name() + ":" +
+                                      std::to_string(line) + ": " +
+                                      each.message + "\n");
         }
         return 1;
       }
       packed = pack_document(*document);
     }
-    const std::string name = "kPacked" + std::to_string(count++);
-    texts += "constexpr char " + name + "[] = " + literal(packed) + ";\n";
-    rows += "    {" + name + ", sizeof " + name + " - 1},\n";
+    rows += "    {" + literal(packed) + ", " + std::to_string(packed.size()) +
+            "},\n";
   }
   const std::string text =
       "// Made by shardplan_shipped.\n"
       "#include \"syntax/packed_document.h\"\n\n"
-      "namespace shardplan {\nnamespace {\n" +
-      texts + "constexpr std::string_view kFiles[] = {\n" + rows +
+      "namespace shardplan {\nnamespace {\n"
+      "constexpr std::string_view kFiles[] = {\n" +
+      rows +
       "};\n}  // namespace\n\n"
       "std::span<const std::string_view> packed_shipped_files() {\n"
       "  return kFiles;\n}\n\n}  // namespace shardplan\n";

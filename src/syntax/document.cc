@@ -2,6 +2,7 @@
 #include "syntax/document.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <system_error>
 #include <unordered_map>
@@ -16,61 +17,33 @@
 namespace shardplan {
 namespace {
 
-template <typename T>
-std::optional<T> whole_number(std::string_view digits, int base) {
-  T value = 0;
-  const char* const end = digits.data() + digits.size();
-  const auto [stop, problem] = std::from_chars(digits.data(), end, value, base);
-  if (digits.empty() || stop != end || problem != std::errc()) {
-    return std::nullopt;
-  }
-  return value;
-}
-
-uint32_t read_value(JsonScanner& scanner, DocumentBuilder& builder);
-
-// Reads the items of the list or map that the scanner has just entered.
-uint32_t read_items(JsonScanner& scanner, DocumentBuilder& builder,
-                    NodeKind kind) {
-  using Token = JsonScanner::Token;
-  builder.begin(kind, scanner.span().begin);
-  while (true) {
-    const Token token = scanner.next();
-    if (token == Token::EndObject || token == Token::EndArray) {
-      return builder.end(scanner.span().end);
-    }
-    if (token == Token::Key) {
-      builder.key(scanner.text(), scanner.span());
-      scanner.next();
-    }
-    read_value(scanner, builder);
-  }
-}
-
 // REQUIRES: the text is well-formed.
-uint32_t read_value(JsonScanner& scanner, DocumentBuilder& builder) {
+void read_value(JsonScanner& scanner, DocumentBuilder& builder) {
   using Token = JsonScanner::Token;
+  const Token first = scanner.token();
   const Span where = scanner.span();
-  const auto scalar = [&](NodeKind kind) {
-    return builder.scalar(kind, where.text(), where);
-  };
-  switch (scanner.token()) {
-    case Token::BeginObject:
-      return read_items(scanner, builder, NodeKind::Map);
-    case Token::BeginArray:
-      return read_items(scanner, builder, NodeKind::List);
-    case Token::String:
-      return builder.scalar(NodeKind::String, scanner.text(), where);
-    case Token::Number:
-      return scalar(where.text().find_first_of(".eE") == std::string_view::npos
-                        ? NodeKind::Integer
-                        : NodeKind::Real);
-    case Token::True:
-    case Token::False:
-      return scalar(NodeKind::Bool);
-    default:
-      SHARDPLAN_CHECK(scanner.token() == Token::Null);
-      return scalar(NodeKind::Null);
+  if (first == Token::BeginObject || first == Token::BeginArray) {
+    builder.begin(first == Token::BeginObject ? NodeKind::Map : NodeKind::List,
+                  where.begin);
+    while (scanner.next() != Token::EndObject &&
+           scanner.token() != Token::EndArray) {
+      if (scanner.token() == Token::Key) {
+        builder.key(scanner.text(), scanner.span());
+        scanner.next();
+      }
+      read_value(scanner, builder);
+    }
+    builder.end(scanner.span().end);
+  } else if (first == Token::String) {
+    builder.scalar(NodeKind::String, scanner.text(), where);
+  } else {
+    const bool is_real =
+        where.text().find_first_of(".eE") != std::string_view::npos;
+    const NodeKind kind = first == Token::Null     ? NodeKind::Null
+                          : first != Token::Number ? NodeKind::Bool
+                          : is_real                ? NodeKind::Real
+                                                   : NodeKind::Integer;
+    builder.scalar(kind, where.text(), where);
   }
 }
 
@@ -99,35 +72,26 @@ std::string_view packed_of(std::string_view text) {
   return {};
 }
 
-std::nullopt_t report(const SyntaxError& error, Diagnostics& diags) {
-  auto problem =
-      diags.error(Code::MalformedDocument, error.where, error.message);
-  if (!error.help.empty()) problem.help(error.help);
-  return std::nullopt;
-}
-
 }  // namespace
 
 NodeKind Node::kind() const { return document_->entries_[index_].kind; }
 
-Span Node::span() const {
-  const auto& entry = document_->entries_[index_];
-  return document_->span(entry.begin, entry.end);
-}
+Span Node::span() const { return document_->span(document_->entries_[index_]); }
 
 std::string_view Node::text() const { return document_->entries_[index_].text; }
 
 std::optional<int64_t> Node::integer() const {
   if (kind() != NodeKind::Integer) return std::nullopt;
   std::string_view digits = text();
-  if (digits.substr(0, 2) == "0x") {
-    return whole_number<int64_t>(digits.substr(2), 16);
-  }
-  if (digits.substr(0, 2) == "0o") {
-    return whole_number<int64_t>(digits.substr(2), 8);
-  }
-  if (digits.substr(0, 1) == "+") digits.remove_prefix(1);
-  return whole_number<int64_t>(digits, 10);
+  const int base = digits.starts_with("0x")   ? 16
+                   : digits.starts_with("0o") ? 8
+                                              : 10;
+  digits.remove_prefix(base != 10 ? 2 : digits.starts_with('+') ? 1 : 0);
+  int64_t value = 0;
+  const char* const end = digits.data() + digits.size();
+  const auto [stop, problem] = std::from_chars(digits.data(), end, value, base);
+  if (stop != end || problem != std::errc()) return std::nullopt;
+  return value;
 }
 
 std::optional<double> Node::number() const {
@@ -136,8 +100,8 @@ std::optional<double> Node::number() const {
     return std::nullopt;
   }
   std::string_view digits = text();
-  const bool negative = digits.substr(0, 1) == "-";
-  if (negative || digits.substr(0, 1) == "+") digits.remove_prefix(1);
+  const bool negative = digits.starts_with('-');
+  if (negative || digits.starts_with('+')) digits.remove_prefix(1);
   // Accepts YAML's `.inf` and `.nan`; from_chars knows the words without the
   // dot.
   if (digits.find_first_of("nN") != std::string_view::npos) {
@@ -153,37 +117,25 @@ std::optional<bool> Node::boolean() const {
   return text().front() == 't' || text().front() == 'T';
 }
 
-size_t Node::size() const {
-  return document_->children_[document_->entries_[index_].children]
-      .items.size();
-}
+size_t Node::size() const { return document_->children(index_).items.size(); }
 
 Node Node::item(size_t index) const {
-  const auto& items =
-      document_->children_[document_->entries_[index_].children].items;
-  SHARDPLAN_CHECK(index < items.size());
-  return {document_, items[index]};
+  return {document_, nth(document_->children(index_).items, index)};
 }
 
 std::string_view Node::key(size_t index) const {
-  return document_->children_[document_->entries_[index_].children]
-      .keys[index]
-      .text;
+  return document_->children(index_).keys[index].text;
 }
 
 Span Node::key_span(size_t index) const {
-  const auto& key =
-      document_->children_[document_->entries_[index_].children].keys[index];
-  return document_->span(key.begin, key.end);
+  return document_->span(document_->children(index_).keys[index]);
 }
 
 std::optional<Node> Node::find(std::string_view key) const {
-  const auto& keys =
-      document_->children_[document_->entries_[index_].children].keys;
-  const auto found = std::ranges::find_if(
-      keys, [&](const auto& each) { return each.text == key; });
+  const auto& [items, keys] = document_->children(index_);
+  const auto found = std::ranges::find(keys, key, &Document::Key::text);
   if (found == keys.end()) return std::nullopt;
-  return item(static_cast<size_t>(found - keys.begin()));
+  return Node(document_, nth(items, found - keys.begin()));
 }
 
 std::optional<Document> parse_document(SourcePtr source, Diagnostics& diags,
@@ -218,7 +170,11 @@ std::optional<Document> parse_document(SourcePtr source, Diagnostics& diags,
     // it.
     const bool json_is_nearer =
         not_json && not_json->where.begin >= not_yaml->where.begin;
-    return report(json_is_nearer ? *not_json : *not_yaml, diags);
+    const SyntaxError& error = json_is_nearer ? *not_json : *not_yaml;
+    auto problem =
+        diags.error(Code::MalformedDocument, error.where, error.message);
+    if (!error.help.empty()) problem.help(error.help);
+    return problem;
   }
   return builder.finish();
 }
@@ -251,43 +207,18 @@ bool reject_unknown_keys(const Node& map, std::span<const std::string> known,
 void report_unknown_key(std::string_view key, Span where,
                         std::span<const std::string> known,
                         Diagnostics& diags) {
-  std::string all;
-  for (const std::string& name : known) {
-    all += (all.empty() ? "`" : ", `") + name + "`";
-  }
-  auto problem =
-      diags.error(Code::UnknownKey, where, "unknown key " + in_backticks(key));
-  problem.fact("known keys: " + all);
-  if (const auto near = nearest(key, known)) {
-    problem.help("did you mean `" + *near + "`?");
-  }
+  suggest(
+      diags.error(Code::UnknownKey, where, "unknown key " + in_backticks(key))
+          .fact("known keys: " + quoted_names(known, ", ")),
+      key, known);
 }
 
 std::string_view kind_name(NodeKind kind) {
-  switch (kind) {
-    case NodeKind::Null:
-      return "null";
-    case NodeKind::Bool:
-      return "true or false";
-    case NodeKind::Integer:
-      return "an integer";
-    case NodeKind::Real:
-      return "a number";
-    case NodeKind::String:
-      return "a string";
-    case NodeKind::List:
-      return "a list";
-    case NodeKind::Map:
-      break;
-  }
-  return "a map";
+  static constexpr std::array<std::string_view, 7> kNames = {
+      "null",     "true or false", "an integer", "a number",
+      "a string", "a list",        "a map"};
+  return nth(kNames, kind);
 }
-
-namespace {
-
-constexpr int64_t kMaxReported = 20;
-
-}  // namespace
 
 DocumentBuilder::DocumentBuilder(SourcePtr source, Diagnostics& diags)
     : diags_(diags) {
@@ -304,7 +235,7 @@ void DocumentBuilder::key(std::string_view text, Span where) {
 
 bool DocumentBuilder::wants_key() const {
   if (open_.empty()) return false;
-  const Document::Children& inside = children(open_.back());
+  const Document::Children& inside = document_.children(open_.back());
   return kind(open_.back()) == NodeKind::Map &&
          inside.keys.size() == inside.items.size();
 }
@@ -325,20 +256,15 @@ std::string_view DocumentBuilder::stored_text(std::string_view text,
   return document_.texts_->emplace_back(text);
 }
 
-uint32_t DocumentBuilder::add(NodeKind kind, std::string_view text,
-                              Span where) {
-  const auto node = static_cast<uint32_t>(document_.entries_.size());
-  Document::Entry entry;
-  entry.kind = kind;
-  entry.text = stored_text(text, where);
-  entry.begin = static_cast<uint32_t>(where.begin);
-  entry.end = static_cast<uint32_t>(where.end);
-  if (kind == NodeKind::List || kind == NodeKind::Map) {
-    entry.children = static_cast<uint32_t>(document_.children_.size());
-    document_.children_.emplace_back();
-  }
-  document_.entries_.push_back(entry);
-  return node;
+uint32_t DocumentBuilder::detached(NodeKind kind, std::string_view text,
+                                   Span where) {
+  const bool has_children = kind == NodeKind::List || kind == NodeKind::Map;
+  const size_t place = has_children ? document_.children_.size() : 0;
+  if (has_children) document_.children_.emplace_back();
+  document_.entries_.push_back(
+      {stored_text(text, where), static_cast<uint32_t>(where.begin),
+       static_cast<uint32_t>(where.end), static_cast<uint32_t>(place), kind});
+  return static_cast<uint32_t>(document_.entries_.size() - 1);
 }
 
 void DocumentBuilder::attach(uint32_t node) {
@@ -351,20 +277,14 @@ void DocumentBuilder::attach(uint32_t node) {
 
 uint32_t DocumentBuilder::scalar(NodeKind kind, std::string_view text,
                                  Span where) {
-  const uint32_t node = add(kind, text, where);
+  const uint32_t node = detached(kind, text, where);
   attach(node);
   return node;
 }
 
-uint32_t DocumentBuilder::detached(std::string_view text, Span where) {
-  return add(NodeKind::String, text, where);
-}
-
 uint32_t DocumentBuilder::begin(NodeKind kind, uint64_t offset) {
-  const Span where{document_.source_.get(), offset, offset};
-  const uint32_t node = scalar(kind, "", where);
-  open_.push_back(node);
-  return node;
+  open_.push_back(scalar(kind, "", {document_.source_.get(), offset, offset}));
+  return open_.back();
 }
 
 uint32_t DocumentBuilder::end(uint64_t offset) {
@@ -384,30 +304,22 @@ void DocumentBuilder::check_keys(uint32_t map) {
   std::unordered_map<std::string_view, size_t> seen;
   for (size_t i = 0; i < keys.size(); ++i) {
     const auto [first, is_new] = seen.emplace(keys[i].text, i);
-    if (is_new) continue;
-    const Document::Key& before = keys[first->second];
-    report_duplicate(keys[i].text, document_.span(before.begin, before.end),
-                     document_.span(keys[i].begin, keys[i].end));
+    if (is_new || ++duplicates_ > kMaxErrors) continue;
+    diags_
+        .error(Code::DuplicateKey, document_.span(keys[i]),
+               "key " + in_backticks(keys[i].text) + " is given twice")
+        .label(document_.span(keys[first->second]), "first given here");
   }
-}
-
-void DocumentBuilder::report_duplicate(std::string_view key, Span first,
-                                       Span second) {
-  if (++duplicates_ > kMaxReported) return;
-  diags_
-      .error(Code::DuplicateKey, second,
-             "key " + in_backticks(key) + " is given twice")
-      .label(first, "first given here");
 }
 
 std::optional<Document> DocumentBuilder::finish() {
   if (document_.entries_.empty()) {
     scalar(NodeKind::Null, "", {document_.source_.get(), 0, 0});
   }
-  if (duplicates_ > kMaxReported) {
+  if (duplicates_ > kMaxErrors) {
     diags_.report(
         Code::DuplicateKey, Severity::Note, {},
-        count_text(duplicates_ - kMaxReported) + " more keys are given twice");
+        count_text(duplicates_ - kMaxErrors) + " more keys are given twice");
   }
   if (duplicates_ > 0) return std::nullopt;
   return std::move(document_);

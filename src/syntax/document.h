@@ -94,8 +94,13 @@ class Document {
     uint32_t children = 0;  // index, for a list or map; else 0, which is empty
     NodeKind kind = NodeKind::Null;
   };
-  Span span(uint32_t begin, uint32_t end) const {
-    return {source_.get(), begin, end};
+  // The location of an Entry or Key.
+  template <typename Part>
+  Span span(const Part& part) const {
+    return {source_.get(), part.begin, part.end};
+  }
+  const Children& children(uint32_t node) const {
+    return children_[entries_[node].children];
   }
 
   SourcePtr source_;
@@ -131,7 +136,7 @@ bool reject_unknown_keys(const Node& map, std::span<const std::string> known,
 void report_unknown_key(std::string_view key, Span where,
                         std::span<const std::string> known, Diagnostics& diags);
 // Returns "a map", "a list", "a string", "an integer", "a number", "true or
-// false" or "nothing".
+// false" or "null".
 std::string_view kind_name(NodeKind kind);
 
 // DocumentBuilder: builds a Document from the events of a JSON or YAML parser.
@@ -151,12 +156,11 @@ class DocumentBuilder {
   uint32_t scalar(NodeKind kind, std::string_view text, Span where);
   uint32_t begin(NodeKind kind, uint64_t offset);
   uint32_t end(uint64_t offset);
-  // Attaches a complete node in a second place (a YAML alias).
-  void repeat(uint32_t node) { attach(node); }
-  // Adds a scalar that is not in the tree, for aliases of map keys.
-  uint32_t detached(std::string_view text, Span where);
+  // Attaches a complete node, possibly in a second place (a YAML alias).
+  void attach(uint32_t node);
+  // Adds a node that is not in the tree, for aliases of map keys.
+  uint32_t detached(NodeKind kind, std::string_view text, Span where);
 
-  size_t depth() const { return open_.size(); }
   bool wants_key() const;
   NodeKind kind(uint32_t node) const { return document_.entries_[node].kind; }
   std::string_view text(uint32_t node) const {
@@ -168,23 +172,17 @@ class DocumentBuilder {
   std::optional<Document> finish();
 
  private:
-  uint32_t add(NodeKind kind, std::string_view text, Span where);
   // Returns the same text, valid as long as the document.
   std::string_view stored_text(std::string_view text, Span where);
   Document::Children& children(uint32_t node) {
     return document_.children_[document_.entries_[node].children];
   }
-  const Document::Children& children(uint32_t node) const {
-    return document_.children_[document_.entries_[node].children];
-  }
-  void attach(uint32_t node);
   void check_keys(uint32_t map);
-  void report_duplicate(std::string_view key, Span first, Span second);
 
   Diagnostics& diags_;
   Document document_;
   std::vector<uint32_t> open_;  // the enclosing lists and maps
-  int64_t duplicates_ = 0;
+  int64_t duplicates_ = 0;      // keys
 };
 
 // Why a text is not well-formed, and where.

@@ -6,9 +6,7 @@
 
 #include <algorithm>
 #include <bit>
-#include <charconv>
 #include <cstring>
-#include <system_error>
 #include <utility>
 
 #include "base/text.h"
@@ -23,10 +21,6 @@ static_assert(std::endian::native == std::endian::little,
 
 constexpr uint64_t kOnes = 0x0101010101010101;
 constexpr uint64_t kHighs = 0x8080808080808080;
-
-constexpr bool is_json_blank(char c) {
-  return c == ' ' || c == '\n' || c == '\t' || c == '\r';
-}
 
 // Returns whether a byte ends a run of plain text within a string: a quote, an
 // escape, a control character or the start of a multi-byte code point.
@@ -65,7 +59,26 @@ std::string shown(std::string_view text, uint64_t at) {
   const auto byte = static_cast<unsigned char>(text[at]);
   if (length == 0) return "a byte that is not UTF-8";
   if (byte < 0x20 || byte == 0x7F) return "a control character";
-  return "`" + std::string(text.substr(at, length)) + "`";
+  return in_backticks(text.substr(at, length));
+}
+
+std::string_view token_kind(JsonScanner::Token token) {
+  using Token = JsonScanner::Token;
+  switch (token) {
+    case Token::BeginObject:
+      return "a map";
+    case Token::BeginArray:
+      return "a list";
+    case Token::String:
+      return "a string";
+    case Token::Number:
+      return "a number";
+    case Token::True:
+    case Token::False:
+      return "true or false";
+    default:
+      return "null";
+  }
 }
 
 }  // namespace
@@ -91,15 +104,9 @@ JsonScanner::Token JsonScanner::next() {
     case Expect::Key:
       return token_ = scan_key();
     case Expect::KeyOrEnd:
-      if (at_ < all_.size() && all_[at_] == '}') {
-        return token_ = close(Token::EndObject);
-      }
-      return token_ = scan_key();
+      return token_ = peek() == '}' ? close(Token::EndObject) : scan_key();
     case Expect::ItemOrEnd:
-      if (at_ < all_.size() && all_[at_] == ']') {
-        return token_ = close(Token::EndArray);
-      }
-      return token_ = scan_value();
+      return token_ = peek() == ']' ? close(Token::EndArray) : scan_value();
     case Expect::Value:
       break;
   }
@@ -145,7 +152,7 @@ Diagnostics::Builder JsonScanner::report(Diagnostics& diags) const {
 }
 
 void JsonScanner::skip_blanks() {
-  while (at_ < all_.size() && is_json_blank(all_[at_])) ++at_;
+  while (is_blank(peek())) ++at_;
 }
 
 JsonScanner::Token JsonScanner::scan_value() {
@@ -169,14 +176,10 @@ JsonScanner::Token JsonScanner::scan_value() {
 }
 
 JsonScanner::Token JsonScanner::scan_key() {
-  if (at_ == all_.size() || all_[at_] != '"') {
-    return fail_unexpected("a key in double quotes");
-  }
+  if (peek() != '"') return fail_unexpected("a key in double quotes");
   if (!scan_string()) return Token::Error;
   skip_blanks();
-  if (at_ == all_.size() || all_[at_] != ':') {
-    return fail_unexpected("`:` after the key");
-  }
+  if (peek() != ':') return fail_unexpected("`:` after the key");
   ++at_;
   expect_ = Expect::Value;
   return Token::Key;
@@ -184,7 +187,7 @@ JsonScanner::Token JsonScanner::scan_key() {
 
 JsonScanner::Token JsonScanner::scan_after_value() {
   const bool in_object = in_object_[depth_ - 1];
-  const char c = at_ < all_.size() ? all_[at_] : '\0';
+  const char c = peek();
   if (c == ',') {
     ++at_;
     skip_blanks();
@@ -236,22 +239,23 @@ JsonScanner::Token JsonScanner::scan_literal(std::string_view word,
 }
 
 JsonScanner::Token JsonScanner::scan_number() {
-  if (all_[at_] != '-' && !is_digit(all_[at_])) {
+  if (peek() == '-') {
+    ++at_;
+  } else if (!is_digit(peek())) {
     return fail_unexpected("a value");
   }
-  if (all_[at_] == '-') ++at_;
   const uint64_t first = at_;
   if (!scan_digits("in the number")) return Token::Error;
   if (all_[first] == '0' && at_ - first > 1) {
     return fail("a number has a leading zero", begin_, at_);
   }
-  if (at_ < all_.size() && all_[at_] == '.') {
+  if (peek() == '.') {
     ++at_;
     if (!scan_digits("after the decimal point")) return Token::Error;
   }
-  if (at_ < all_.size() && (all_[at_] == 'e' || all_[at_] == 'E')) {
+  if (peek() == 'e' || peek() == 'E') {
     ++at_;
-    if (at_ < all_.size() && (all_[at_] == '+' || all_[at_] == '-')) ++at_;
+    if (peek() == '+' || peek() == '-') ++at_;
     if (!scan_digits("in the exponent")) return Token::Error;
   }
   text_ = all_.substr(begin_, at_ - begin_);
@@ -260,39 +264,24 @@ JsonScanner::Token JsonScanner::scan_number() {
 
 bool JsonScanner::scan_digits(std::string_view where) {
   const uint64_t first = at_;
-  while (at_ < all_.size() && is_digit(all_[at_])) ++at_;
+  while (is_digit(peek())) ++at_;
   if (at_ > first) return true;
   fail_unexpected("a digit " + std::string(where));
   return false;
 }
 
 bool JsonScanner::scan_string() {
-  const uint64_t first = ++at_;
+  uint64_t plain_from = ++at_;
+  bool has_escapes = false;
   while (true) {
     at_ = first_special(all_, at_);
     if (at_ == all_.size()) return fail_in_string();
     const char c = all_[at_];
-    if (c == '"') {
-      text_ = all_.substr(first, at_ - first);
-      end_ = ++at_;
-      return true;
-    }
-    if (c == '\\') return scan_rest_of_escaped_string(first);
-    const size_t length = utf8_length(all_, at_);
-    if (length < 2) return fail_in_string();
-    at_ += length;
-  }
-}
-
-bool JsonScanner::scan_rest_of_escaped_string(uint64_t plain_from) {
-  scratch_.clear();
-  while (true) {
-    at_ = first_special(all_, at_);
-    if (at_ == all_.size()) return fail_in_string();
-    const char c = all_[at_];
-    if (c == '"' || c == '\\') {
+    if (c == '"') break;
+    if (c == '\\') {
+      if (!has_escapes) scratch_.clear();
+      has_escapes = true;
       scratch_ += all_.substr(plain_from, at_ - plain_from);
-      if (c == '"') break;
       if (!scan_escape()) return false;
       plain_from = at_;
       continue;
@@ -301,7 +290,11 @@ bool JsonScanner::scan_rest_of_escaped_string(uint64_t plain_from) {
     if (length < 2) return fail_in_string();
     at_ += length;
   }
-  text_ = scratch_;
+  text_ = all_.substr(plain_from, at_ - plain_from);
+  if (has_escapes) {
+    scratch_ += text_;
+    text_ = scratch_;
+  }
   end_ = ++at_;
   return true;
 }
@@ -310,7 +303,7 @@ bool JsonScanner::scan_escape() {
   const uint64_t backslash = at_++;
   static constexpr std::string_view kLetters = "\"\\/bfnrt";
   static constexpr std::string_view kMeanings = "\"\\/\b\f\n\r\t";
-  if (at_ < all_.size() && all_[at_] == 'u') {
+  if (peek() == 'u') {
     ++at_;
     return scan_unicode_escape();
   }
@@ -348,15 +341,12 @@ bool JsonScanner::scan_unicode_escape() {
 }
 
 std::optional<uint32_t> JsonScanner::scan_hex4() {
-  const std::string_view digits = all_.substr(at_, 4);
-  const char* const end = digits.data() + digits.size();
-  uint32_t value = 0;
-  const auto result = std::from_chars(digits.data(), end, value, 16);
-  if (digits.size() < 4 || result.ptr != end) {
+  const std::optional<uint32_t> value = leading_hex(all_.substr(at_), 4);
+  if (value) {
+    at_ += 4;
+  } else {
     fail("`\\u` needs four hexadecimal digits", at_ - 2, at_);
-    return std::nullopt;
   }
-  at_ += 4;
   return value;
 }
 
@@ -393,40 +383,9 @@ JsonScanner::Token JsonScanner::fail(std::string message, uint64_t begin,
   return token_ = Token::Error;
 }
 
-namespace {
-
-std::string_view token_kind(JsonScanner::Token token) {
-  using Token = JsonScanner::Token;
-  switch (token) {
-    case Token::BeginObject:
-      return "a map";
-    case Token::BeginArray:
-      return "a list";
-    case Token::String:
-      return "a string";
-    case Token::Number:
-      return "a number";
-    case Token::True:
-    case Token::False:
-      return "true or false";
-    default:
-      return "null";
-  }
-}
-
-// Shortens the text, since a number may be as long as the file.
-std::string quoted_token(std::string_view number) {
-  constexpr size_t kLimit = 30;
-  if (number.size() <= kLimit) return std::string(number);
-  return std::string(number.substr(0, kLimit)) + "...";
-}
-
-}  // namespace
-
 bool JsonReader::advance() {
-  if (scanner_.next() != Token::Error) return true;
-  scanner_.report(diags_);
-  return false;
+  return scanner_.next() != Token::Error ||
+         malformed(scanner_.error_span(), scanner_.error());
 }
 
 bool JsonReader::malformed(Span where, std::string message) {
@@ -452,9 +411,11 @@ bool JsonReader::integer(std::string_view what, int64_t& value) {
   if (!expect(Token::Number, what, "an integer")) return false;
   const std::optional<int64_t> read = scanner_.integer();
   if (!read) {
+    constexpr size_t kMost = 30;  // a number may be as long as the file
     return malformed(span(), std::string(what) +
                                  " must be an integer below 2^63, not `" +
-                                 quoted_token(text()) + "`");
+                                 std::string(text().substr(0, kMost)) +
+                                 (text().size() > kMost ? "...`" : "`"));
   }
   value = *read;
   return true;
@@ -474,9 +435,8 @@ bool JsonReader::boolean(std::string_view what, bool& value) {
 }
 
 bool JsonReader::skip() {
-  if (scanner_.skip_value()) return true;
-  scanner_.report(diags_);
-  return false;
+  return scanner_.skip_value() ||
+         malformed(scanner_.error_span(), scanner_.error());
 }
 
 bool JsonReader::skip(Span& where) {

@@ -84,6 +84,7 @@ class JsonScanner {
     Nothing,     // after the outermost value
   };
 
+  char peek() const { return at_ < all_.size() ? all_[at_] : '\0'; }
   void skip_blanks();
   Token scan_value();
   Token scan_key();
@@ -96,7 +97,6 @@ class JsonScanner {
   Token scan_number();
   bool scan_digits(std::string_view where);
   bool scan_string();
-  bool scan_rest_of_escaped_string(uint64_t plain_from);
   bool scan_escape();
   bool scan_unicode_escape();
   std::optional<uint32_t> scan_hex4();

@@ -19,8 +19,7 @@ namespace shardplan {
 
 class MlirCursor {
  public:
-  explicit MlirCursor(const SourceFile& source, uint64_t begin = 0,
-                      uint64_t end = UINT64_MAX);
+  explicit MlirCursor(const SourceFile& source, uint64_t begin = 0);
 
   // The position after blanks and comments.
   uint64_t at() const { return at_; }
@@ -48,10 +47,9 @@ class MlirCursor {
 
  private:
   void skip_blanks();
-  bool skip_string();
 
   const SourceFile* source_;
-  std::string_view text_;  // up to `end`
+  std::string_view text_;
   uint64_t at_;
 };
 

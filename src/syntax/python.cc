@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-
+// Python literals: writing them, and reading values from tokens.
 #include "syntax/python.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "base/text.h"
 #include "base/words.h"
+#include "syntax/python_statements.h"
 #include "syntax/utf8.h"
 
 namespace shardplan {
@@ -30,66 +30,6 @@ bool fits_raw(std::string_view text) {
          !contains(text, "##");
 }
 
-std::string escaped(std::string_view text) {
-  const auto is_escaped = [](char c) {
-    return c == '"' || c == '\\' || c == '#';
-  };
-  if (is_plain_ascii(text) && std::ranges::none_of(text, is_escaped)) {
-    return std::string(text);
-  }
-  std::string out;
-  for (size_t at = 0; at < text.size();) {
-    const size_t begin = at;
-    const char32_t code = decode_utf8(text, at);
-    if (code == U'\n' || code == U'\t') {
-      out += code == U'\n' ? "\\n" : "\\t";
-      continue;
-    }
-    const std::string escape = text_escape_at(text, begin, code);
-    out += escape.empty() ? text.substr(begin, at - begin) : escape;
-  }
-  return out;
-}
-
-}  // namespace
-
-std::string python_string(std::string_view text) {
-  if (contains(text, '\\') && fits_raw(text)) {
-    return "r\"" + std::string(text) + "\"";
-  }
-  return python_quoted(text);
-}
-
-std::string python_quoted(std::string_view text) {
-  return "\"" + escaped(text) + "\"";
-}
-
-std::string python_names(const AxisNames& names) {
-  std::string text = "(";
-  for (const AxisName& name : names) {
-    if (text.size() > 1) text += ", ";
-    text += python_string(name);
-  }
-  return text + (names.size() == 1 ? ",)" : ")");
-}
-
-std::string python_axes(const AxisNames& axes) {
-  if (axes.empty()) return "None";
-  if (axes.size() == 1) return python_string(axes.front());
-  return python_names(axes);
-}
-
-std::string python_spec(const PartitionSpec& spec) {
-  std::string text = "PartitionSpec(";
-  for (size_t i = 0; i < spec.dims.size(); ++i) {
-    if (i > 0) text += ", ";
-    text += python_axes(spec.dims[i]);
-  }
-  return text + ")";
-}
-
-namespace {
-
 constexpr int kMaxDepth = 64;
 
 class Parser {
@@ -105,11 +45,10 @@ class Parser {
                     "a table of rules is nested three or four levels deep");
     }
     std::optional<PythonValue> result = operand(depth);
-    if (result && parts_ == PythonParts::All && is_plus(is_whole)) {
+    if (result && continues("+", is_whole)) {
       result = sum(*std::move(result), depth, is_whole);
     }
-    if (result && parts_ == PythonParts::All && here().is("if") &&
-        (!is_whole || !here().starts_line)) {
+    if (result && continues("if", is_whole)) {
       result = choice(*std::move(result), depth, is_whole);
     }
     if (!result || is_whole || ends_value()) return result;
@@ -128,16 +67,20 @@ class Parser {
         .help(std::move(help));
   }
 
-  bool is_plus(bool is_whole) const {
-    return here().is("+") && (!is_whole || !here().starts_line);
+  // Returns whether a value goes on with `+ B` or `if CONDITION else B`.
+  bool continues(std::string_view word, bool is_whole) const {
+    return parts_ == PythonParts::All && here().is(word) &&
+           (!is_whole || !here().starts_line);
   }
 
   // Reads `+ B + C` after A.
   std::optional<PythonValue> sum(PythonValue first, int depth, bool is_whole) {
-    PythonValue result{PythonKind::Sum, "", {}, first.where, ""};
-    result.condition_begin = result.condition_end = at_;
+    PythonValue result{.kind = PythonKind::Sum,
+                       .where = first.where,
+                       .condition_begin = at_,
+                       .condition_end = at_};
     result.items.push_back(std::move(first));
-    while (is_plus(is_whole)) {
+    while (continues("+", is_whole)) {
       ++at_;
       auto next = operand(depth + 1);
       if (!next) return std::nullopt;
@@ -150,51 +93,40 @@ class Parser {
   // Reads `if CONDITION else B` after A.
   std::optional<PythonValue> choice(PythonValue first, int depth,
                                     bool is_whole) {
-    PythonValue result{PythonKind::Choice, "", {}, here().where, ""};
-    ++at_;
-    result.condition_begin = at_;
+    const Span word = here().where;
+    const size_t begin = ++at_;
     int brackets = 0;
     while (brackets > 0 || !here().is("else")) {
-      const bool opens = here().is("(") || here().is("[") || here().is("{");
-      const bool closes = here().is(")") || here().is("]") || here().is("}");
-      brackets += opens ? 1 : closes ? -1 : 0;
+      brackets += python_nesting(here());
       if (brackets < 0 || here().kind == PythonTokenKind::End ||
           here().kind == PythonTokenKind::Bad) {
-        return refuse(result.where, "this `if` has no `else`",
+        return refuse(word, "this `if` has no `else`",
                       "write the intended value");
       }
       ++at_;
     }
-    result.condition_end = at_;
-    ++at_;
+    const size_t end = at_++;
     auto second = value(depth + 1, is_whole);
     if (!second) return std::nullopt;
-    result.where = first.where;
-    result.where.end = second->where.end;
-    result.items = {std::move(first), *std::move(second)};
-    return result;
+    const Span where{word.file, first.where.begin, second->where.end};
+    return PythonValue{.kind = PythonKind::Choice,
+                       .items = {std::move(first), *std::move(second)},
+                       .where = where,
+                       .condition_begin = begin,
+                       .condition_end = end};
   }
 
   // Returns whether a new value seems to begin on a new line.
   bool begins_value() const {
-    static constexpr std::array<std::string_view, 9> kWords = {
-        "if", "else", "for", "and", "or", "in", "is", "not", "async"};
-    const PythonToken& token = here();
-    if (!token.starts_line) return false;
-    if (token.kind == PythonTokenKind::Operator) {
-      return token.is("(") || token.is("[");
-    }
-    return std::ranges::none_of(
-        kWords, [&](std::string_view word) { return token.is(word); });
+    if (!here().starts_line) return false;
+    return here().kind == PythonTokenKind::Operator
+               ? here().is_one_of("( [")
+               : !here().is_one_of("if else for and or in is not async");
   }
 
   // Returns whether this token may follow a value.
   bool ends_value() const {
-    static constexpr std::array<std::string_view, 4> kEnds = {",", ")", "]",
-                                                              ":"};
-    if (here().kind == PythonTokenKind::End) return true;
-    return std::ranges::any_of(
-               kEnds, [&](std::string_view end) { return here().is(end); }) ||
+    return here().kind == PythonTokenKind::End || here().is_one_of(", ) ] :") ||
            (here().kind != PythonTokenKind::Bad && begins_value());
   }
 
@@ -240,8 +172,9 @@ class Parser {
       case PythonTokenKind::Formatted:
         return refuse_computed();
       case PythonTokenKind::Number: {
-        PythonValue number{
-            PythonKind::Number, here().text, {}, here().where, ""};
+        PythonValue number{.kind = PythonKind::Number,
+                           .text = here().text,
+                           .where = here().where};
         ++at_;
         return number;
       }
@@ -254,7 +187,7 @@ class Parser {
       case PythonTokenKind::Operator:
         break;
     }
-    if (here().is("(") || here().is("[")) return bracketed(depth);
+    if (here().is_one_of("( [")) return bracketed(depth);
     if (here().is("*")) {
       return refuse(here().where, "another table is unpacked here",
                     "write its rules out");
@@ -266,50 +199,46 @@ class Parser {
 
   // Joins adjacent strings into one value.
   std::optional<PythonValue> string(int depth) {
-    PythonValue value{PythonKind::String, "", {}, here().where, ""};
+    PythonValue value{.kind = PythonKind::String, .where = here().where};
     while (here().kind == PythonTokenKind::String) {
       value.text += here().text;
       value.where.end = here().where.end;
       ++at_;
     }
     if (here().kind == PythonTokenKind::Formatted) return refuse_computed();
-    return is_join() ? joined(std::move(value), depth) : value;
-  }
-
-  bool is_join() const {
-    return here().is(".") && at_ + 2 < tokens_.size() &&
-           tokens_[at_ + 1].is("join") && tokens_[at_ + 2].is("(");
+    const bool is_join = here().is(".") && at_ + 2 < tokens_.size() &&
+                         tokens_[at_ + 1].is("join") &&
+                         tokens_[at_ + 2].is("(");
+    return is_join ? joined(std::move(value), depth) : value;
   }
 
   // Reads `"".join((a, b))` where all are strings.
-  std::optional<PythonValue> joined(PythonValue separator, int depth) {
+  std::optional<PythonValue> joined(PythonValue value, int depth) {
     at_ += 2;
     const auto arguments = items(depth, false);
     if (!arguments) return std::nullopt;
     const bool is_list = arguments->items.size() == 1 &&
                          (arguments->items[0].kind == PythonKind::Tuple ||
                           arguments->items[0].kind == PythonKind::List);
-    PythonValue value{PythonKind::String, "", {}, separator.where, ""};
-    value.where.end = arguments->where.end;
-    if (is_list) {
-      for (const PythonValue& part : arguments->items[0].items) {
-        if (part.kind != PythonKind::String) {
-          return refuse(part.where, "this part is not a string",
-                        "write the whole string");
-        }
-        if (&part != &arguments->items[0].items.front()) {
-          value.text += separator.text;
-        }
-        value.text += part.text;
-      }
-      return value;
+    if (!is_list) {
+      return refuse(arguments->where, "the parts are not literals",
+                    "write the whole string");
     }
-    return refuse(arguments->where, "the parts are not literals",
-                  "write the whole string");
+    const std::string separator = std::exchange(value.text, "");
+    value.where.end = arguments->where.end;
+    for (const PythonValue& part : arguments->items[0].items) {
+      if (part.kind != PythonKind::String) {
+        return refuse(part.where, "this part is not a string",
+                      "write the whole string");
+      }
+      if (&part != &arguments->items[0].items.front()) value.text += separator;
+      value.text += part.text;
+    }
+    return value;
   }
 
   // Does what Python's re.escape does since 3.7.
-  static std::string escaped(std::string_view text) {
+  static std::string regex_escaped(std::string_view text) {
     std::string result;
     for (const char c : text) {
       constexpr std::string_view kSpecial = "()[]{}?*+-|^$\\.&~# \t\n\r\v\f";
@@ -320,7 +249,8 @@ class Parser {
   }
 
   std::optional<PythonValue> name(int depth) {
-    PythonValue value{PythonKind::Name, here().text, {}, here().where, ""};
+    PythonValue value{
+        .kind = PythonKind::Name, .text = here().text, .where = here().where};
     ++at_;
     while (here().is(".") && at_ + 1 < tokens_.size() &&
            tokens_[at_ + 1].kind == PythonTokenKind::Name) {
@@ -329,27 +259,24 @@ class Parser {
       at_ += 2;
     }
     if (value.text == "None") value.kind = PythonKind::None;
-    if (value.text == "lambda" || value.text == "not" ||
-        value.text == "await") {
+    if (has_word("lambda not await", value.text)) {
       return refuse(value.where,
                     "`" + value.text + "` expressions are not evaluated",
                     "write its value");
     }
     if (!here().is("(")) return value;
     value.kind = PythonKind::Call;
-    const auto arguments = items(depth, true);
+    auto arguments = items(depth, true);
     if (!arguments) return std::nullopt;
-    value.items = arguments->items;
+    value.items = std::move(arguments->items);
     value.where.end = arguments->where.end;
     const bool is_escape = value.text == "re.escape" &&
                            value.items.size() == 1 &&
                            value.items[0].kind == PythonKind::String;
     if (is_escape) {
-      return PythonValue{PythonKind::String,
-                         escaped(value.items[0].text),
-                         {},
-                         value.where,
-                         ""};
+      value.kind = PythonKind::String;
+      value.text = regex_escaped(value.items[0].text);
+      value.items.clear();
     }
     return value;
   }
@@ -370,8 +297,7 @@ class Parser {
 
   // Reads the values between a bracket and its closing bracket.
   std::optional<PythonValue> items(int depth, bool is_call) {
-    PythonValue result;
-    result.where = here().where;
+    PythonValue result{.where = here().where};
     const std::string_view close = here().is("[") ? "]" : ")";
     ++at_;
     bool comma = false;
@@ -392,8 +318,9 @@ class Parser {
       if (!item) return std::nullopt;
       if (is_starred) {
         const Span where = item->where;
-        item =
-            PythonValue{PythonKind::Starred, "", {*std::move(item)}, where, ""};
+        item = PythonValue{.kind = PythonKind::Starred,
+                           .items = {*std::move(item)},
+                           .where = where};
       }
       item->keyword = std::move(keyword);
       result.items.push_back(*std::move(item));
@@ -424,6 +351,38 @@ class Parser {
 
 }  // namespace
 
+std::string python_string(std::string_view text) {
+  if (contains(text, '\\') && fits_raw(text)) {
+    return "r\"" + std::string(text) + "\"";
+  }
+  return python_quoted(text);
+}
+
+std::string python_quoted(std::string_view text) {
+  const auto is_escaped = [](char c) {
+    return c == '"' || c == '\\' || c == '#';
+  };
+  const bool is_plain =
+      is_plain_ascii(text) && std::ranges::none_of(text, is_escaped);
+  return "\"" + (is_plain ? std::string(text) : escaped_text(text, true)) +
+         "\"";
+}
+
+std::string python_names(const AxisNames& names) {
+  return "(" + joined_of(names, ", ", python_string) +
+         (names.size() == 1 ? ",)" : ")");
+}
+
+std::string python_axes(const AxisNames& axes) {
+  if (axes.empty()) return "None";
+  if (axes.size() == 1) return python_string(axes.front());
+  return python_names(axes);
+}
+
+std::string python_spec(const PartitionSpec& spec) {
+  return "PartitionSpec(" + joined_of(spec.dims, ", ", python_axes) + ")";
+}
+
 std::optional<PythonValue> parse_python_value(
     std::span<const PythonToken> tokens, size_t& at, Diagnostics& diags,
     PythonParts parts) {
@@ -431,99 +390,6 @@ std::optional<PythonValue> parse_python_value(
   std::optional<PythonValue> value = parser.value(0, true);
   at = parser.at();
   return value;
-}
-
-namespace {
-
-using Tokens = std::span<const PythonToken>;
-
-bool opens(const PythonToken& token) {
-  return token.is("(") || token.is("[") || token.is("{");
-}
-bool closes(const PythonToken& token) {
-  return token.is(")") || token.is("]") || token.is("}");
-}
-
-// Returns the token after the adjacent strings that begin at `at`.
-size_t past_strings(Tokens tokens, size_t at) {
-  while (at < tokens.size() && tokens[at].kind == PythonTokenKind::String) ++at;
-  return at;
-}
-
-bool begins_dict(Tokens tokens, size_t at) {
-  if (!tokens[at].is("{") || at + 1 >= tokens.size()) return false;
-  if (tokens[at + 1].is("}")) return at > 0 && tokens[at - 1].is("=");
-  const size_t colon = past_strings(tokens, at + 1);
-  return colon > at + 1 && colon < tokens.size() && tokens[colon].is(":");
-}
-
-// Returns "a.b" for `a.b: T = {`.
-std::string assigned_name(Tokens tokens, size_t brace) {
-  if (brace == 0 || !tokens[brace - 1].is("=")) return "";
-  size_t first = brace - 1;
-  while (first > 0 && !tokens[first].starts_line) --first;
-  std::string name;
-  for (size_t i = first; i + 1 < brace && !tokens[i].is(":"); ++i) {
-    name += tokens[i].text;
-  }
-  return name;
-}
-
-// Returns the end of a value: a comma, or the closing bracket of an enclosing
-// expression.
-size_t past_value(Tokens tokens, size_t at) {
-  int depth = 0;
-  for (; at < tokens.size(); ++at) {
-    if (tokens[at].kind == PythonTokenKind::End) break;
-    if (depth == 0 && (tokens[at].is(",") || closes(tokens[at]))) break;
-    if (opens(tokens[at])) ++depth;
-    if (closes(tokens[at])) --depth;
-  }
-  return at;
-}
-
-size_t read_entries(Tokens tokens, size_t at, PythonDict& dict) {
-  while (at < tokens.size() && tokens[at].kind != PythonTokenKind::End) {
-    if (tokens[at].is("}")) return at + 1;
-    const size_t colon = past_strings(tokens, at);
-    if (colon == at || colon >= tokens.size() || !tokens[colon].is(":")) {
-      if (!dict.problem) dict.problem = tokens[at].where;
-    } else {
-      PythonEntry entry;
-      for (size_t i = at; i < colon; ++i) entry.key += tokens[i].text;
-      entry.where = tokens[at].where;
-      entry.where.end = tokens[colon - 1].where.end;
-      entry.begin = colon + 1;
-      entry.end = past_value(tokens, colon + 1);
-      dict.entries.push_back(std::move(entry));
-    }
-    at = past_value(tokens, at);
-    if (at < tokens.size() && tokens[at].is(",")) {
-      ++at;
-    } else if (at < tokens.size() && closes(tokens[at]) &&
-               !tokens[at].is("}")) {
-      if (!dict.problem) dict.problem = tokens[at].where;
-      ++at;
-    }
-  }
-  if (!dict.problem && !tokens.empty()) dict.problem = tokens.back().where;
-  return at;
-}
-
-}  // namespace
-
-std::vector<PythonDict> python_dicts(Tokens tokens) {
-  std::vector<PythonDict> dicts;
-  for (size_t i = 0; i < tokens.size();) {
-    if (!begins_dict(tokens, i)) {
-      ++i;
-      continue;
-    }
-    PythonDict dict{assigned_name(tokens, i), tokens[i].where, {}};
-    i = read_entries(tokens, i + 1, dict);
-    dicts.push_back(std::move(dict));
-  }
-  return dicts;
 }
 
 }  // namespace shardplan

@@ -16,6 +16,7 @@
 
 #include "base/diagnostic.h"
 #include "base/source.h"
+#include "base/words.h"
 #include "core/mesh.h"
 #include "core/spec.h"
 
@@ -39,6 +40,10 @@ struct PythonToken {
 
   bool is(std::string_view what) const {
     return kind != PythonTokenKind::String && text == what;
+  }
+  // Returns whether it is one of the blank-separated words or operators.
+  bool is_one_of(std::string_view words) const {
+    return kind != PythonTokenKind::String && has_word(words, text);
   }
 };
 
@@ -98,10 +103,10 @@ struct PythonValue {
   // String: its value. Call: the name of the callee,
   // `jax.sharding.PartitionSpec`. Name: a dotted name on its own,
   // `PartitionSpec.UNCONSTRAINED`.
-  std::string text;
-  std::vector<PythonValue> items;  // Tuple, List; Call: its arguments
-  Span where;
-  std::string keyword;  // of a named argument; "**" before a map of them
+  std::string text = {};
+  std::vector<PythonValue> items = {};  // Tuple, List; Call: its arguments
+  Span where = {};
+  std::string keyword = {};  // of a named argument; "**" before a map of them
   // Choice: A and B are the items, and these tokens are the condition. Sum:
   // these tokens begin with the first `+`.
   size_t condition_begin = 0;
@@ -133,7 +138,7 @@ struct PythonEntry {
 struct PythonDict {
   std::string name;  // the name that it is assigned to, or empty
   Span where;        // its opening bracket
-  std::vector<PythonEntry> entries;
+  std::vector<PythonEntry> entries = {};
   // The first entry without a literal key. It and all entries after it are
   // skipped.
   Span problem = {};

@@ -19,7 +19,7 @@ class ConditionReader {
 
   PythonCondition run() {
     result_.is_understood = true;
-    result_.value = any_of();
+    result_.value = operands(true);
     result_.is_understood = result_.is_understood && at_ == end_;
     return std::move(result_);
   }
@@ -31,25 +31,15 @@ class ConditionReader {
     return is_there;
   }
 
-  std::optional<bool> any_of() {
-    std::optional<bool> left = all_of();
-    while (result_.is_understood && accept("or")) {
-      const std::optional<bool> right = all_of();
-      if (left == true || right == true) {
-        left = true;
-      } else if (!left || !right) {
-        left = std::nullopt;
-      }
-    }
-    return left;
-  }
-
-  std::optional<bool> all_of() {
-    std::optional<bool> left = operand();
-    while (result_.is_understood && accept("and")) {
-      const std::optional<bool> right = operand();
-      if (left == false || right == false) {
-        left = false;
+  // Reads operands of `or`, each of which may be several of `and`; or those of
+  // `and`. One that has the value `deciding` decides.
+  std::optional<bool> operands(bool deciding) {
+    const auto next = [&] { return deciding ? operands(false) : operand(); };
+    std::optional<bool> left = next();
+    while (result_.is_understood && accept(deciding ? "or" : "and")) {
+      const std::optional<bool> right = next();
+      if (left == deciding || right == deciding) {
+        left = deciding;
       } else if (!left || !right) {
         left = std::nullopt;
       }
@@ -64,10 +54,10 @@ class ConditionReader {
       // Limits brackets to the nesting depth of values.
       if (++depth_ > kMaxConditionDepth) result_.is_understood = false;
       if (!result_.is_understood) return std::nullopt;
-      const auto inside = any_of();
+      const auto inside = operands(true);
       --depth_;
       result_.is_understood = result_.is_understood && accept(")");
-      return inside && is_negated ? std::optional(!*inside) : inside;
+      return inside ? std::optional(*inside != is_negated) : std::nullopt;
     }
     if (at_ >= end_ || tokens_[at_].kind != PythonTokenKind::Name) {
       result_.is_understood = false;
@@ -83,14 +73,8 @@ class ConditionReader {
     if (last == "True" || last == "False") {
       return (last == "True") != is_negated;
     }
-    const auto answer = answered(last, where, is_negated);
-    return answer && is_negated ? std::optional(!*answer) : answer;
-  }
-
-  std::optional<bool> answered(const std::string& name, Span where,
-                               bool is_negated) {
-    if (const auto answer = answers_(name)) return answer;
-    result_.open.push_back({name, where, is_negated});
+    if (const auto answer = answers_(last)) return *answer != is_negated;
+    result_.open.push_back({last, where, is_negated});
     return std::nullopt;
   }
 

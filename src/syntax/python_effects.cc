@@ -35,9 +35,8 @@ bool is_changing_function(std::string_view name) {
 // Returns whether the call creates a dict or an instance. Other calls may
 // return a table.
 bool makes_holder(std::string_view callee) {
-  const std::string_view last = last_word(callee);
-  return last == "dict" || last == "defaultdict" ||
-         (!last.empty() && last.front() >= 'A' && last.front() <= 'Z');
+  return has_word("dict defaultdict", last_word(callee)) ||
+         is_python_class(callee);
 }
 
 // Returns whether the name accesses other names by their text.
@@ -46,13 +45,6 @@ bool is_reflection(std::string_view name) {
       "globals vars locals exec eval setattr delattr __dict__ modules "
       "__setattr__ getattr import_module";
   return has_word(kWords, name);
-}
-
-bool is_in_place(const PythonToken& token) {
-  static constexpr std::string_view kOperators =
-      "+= -= *= /= %= |= &= **= //= >>= <<=";
-  return token.kind == PythonTokenKind::Operator &&
-         has_word(kOperators, token.text);
 }
 
 // Returns whether the token is called by the bracket after it; `in (..)` is not
@@ -83,21 +75,25 @@ std::vector<std::string> words_of(std::string_view text) {
 
 }  // namespace
 
+bool is_in_place(const PythonToken& token) {
+  static constexpr std::string_view kUpdates =
+      "+= -= *= /= %= |= &= **= //= >>= <<=";
+  return token.kind == PythonTokenKind::Operator &&
+         has_word(kUpdates, token.text);
+}
+
 PythonProblem PythonProgram::problem_of(const std::string& name, Span where,
                                         const Doubt* doubt) const {
   if (doubt != nullptr && doubt->question) {
     PythonProblem problem = *doubt->question;
-    problem.facts.push_back(
-        "line " + std::to_string(where.file->position(where.begin).line) +
-        " changes " + in_backticks(name));
+    problem.facts.push_back("line " + line_of(where) + " changes " +
+                            in_backticks(name));
     return problem;
   }
   return {where,
           in_backticks(name) + " is modified " +
-              (doubt == nullptr ? "here in a way" : doubt->why + ",") +
-              (doubt == nullptr ? " that cannot be traced"
-                                : " which cannot be traced"),
-          {},
+              (doubt == nullptr ? "here in a way that cannot be traced"
+                                : doubt->why + ", which cannot be traced"),
           "write all rules of the table in one place"};
 }
 
@@ -212,7 +208,7 @@ void PythonProgram::look(size_t begin, size_t end, Scope& scope,
     } else if (closes_python_bracket(token) && !calls.empty()) {
       calls.pop_back();
     }
-    binds = binds || token.is("for") || token.is("lambda") || token.is(":=");
+    binds = binds || token.is_one_of("for lambda :=");
     if (token.kind == PythonTokenKind::Formatted) {
       look_inside(token, scope, doubt);
     }
@@ -226,7 +222,7 @@ void PythonProgram::look(size_t begin, size_t end, Scope& scope,
     }
     const bool is_keyword = !calls.empty() && i + 1 < end &&
                             tokens_[i + 1].is("=") && i > begin &&
-                            (tokens_[i - 1].is("(") || tokens_[i - 1].is(","));
+                            tokens_[i - 1].is_one_of("( ,");
     if (is_keyword) continue;
     size_t after = i + 1;
     std::string name;
@@ -240,7 +236,7 @@ void PythonProgram::look(size_t begin, size_t end, Scope& scope,
     // A function that is passed as an argument: `map(f, [RULES])`.
     if (object != nullptr && object->is_opaque && !object->is_tracked() &&
         !object->is_import() && !calls.empty() && after < end &&
-        (tokens_[after].is(",") || tokens_[after].is(")"))) {
+        tokens_[after].is_one_of(", )")) {
       handed_on.insert(tokens_[after - 1].text);
     }
     const bool is_self = name == "self" || name == "cls";
@@ -254,8 +250,7 @@ void PythonProgram::look(size_t begin, size_t end, Scope& scope,
             (last + 1 < end &&
              (tokens_[last + 1].is("[") || is_in_place(tokens_[last + 1])));
         if (!is_changed) continue;
-        is_static = is_static || token.is("list") || token.is("dict") ||
-                    token.is("operator");
+        is_static = is_static || token.is_one_of("list dict operator");
         is_unnamed = true;
         const bool is_method = is_changing_method(tokens_[last].text);
         const size_t attribute = is_method ? last - 2 : last;
@@ -279,8 +274,7 @@ void PythonProgram::look(size_t begin, size_t end, Scope& scope,
       invalidate(object,
                  problem_of(name, span_of(i, std::min(end, after + 2)), why));
     } else if (is_given && after < end &&
-               (tokens_[after].is(",") || tokens_[after].is(")") ||
-                tokens_[after].is("]") || tokens_[after].is("for"))) {
+               tokens_[after].is_one_of(", ) ] for")) {
       passed_.push_back({calls.back(), object, span_of(i, after),
                          uses_result_ || calls.size() > 1});
     }
@@ -375,18 +369,16 @@ void PythonProgram::look_at_strings(size_t begin, size_t end) {
       words.insert(token.text);
     }
     const bool is_called = i + 1 < end && tokens_[i + 1].is("(");
-    if (is_called && (token.is("exec") || token.is("eval"))) {
+    if (is_called && token.is_one_of("exec eval")) {
       runs_code = true;
       // Anything but a single literal is computed at run time.
       is_computed = is_computed || i + 3 >= end ||
                     !is_text_token(tokens_[i + 2]) ||
-                    !(tokens_[i + 3].is(")") || tokens_[i + 3].is(","));
+                    !tokens_[i + 3].is_one_of(") ,");
     }
-    const bool is_names =
-        is_called && i + 3 < end && tokens_[i + 2].is(")") &&
-        (token.is("globals") || token.is("vars") || token.is("locals"));
-    stores = stores ||
-             (is_names && (tokens_[i + 3].is("[") || tokens_[i + 3].is(".")));
+    const bool is_names = is_called && i + 3 < end && tokens_[i + 2].is(")") &&
+                          token.is_one_of("globals vars locals");
+    stores = stores || (is_names && tokens_[i + 3].is_one_of("[ ."));
   }
   const bool is_any =
       (runs_code && (!has_text || is_computed)) || (stores && !has_text);
@@ -440,12 +432,8 @@ void PythonProgram::invalidate_changed_arguments() {
 // functions return a table is known only at the end.
 void PythonProgram::record_calls(size_t begin, size_t end,
                                  const PythonObject* value, bool is_rules) {
-  const auto is_copy = [&](size_t at) {
-    return tokens_[at].is("tuple") || tokens_[at].is("list") ||
-           tokens_[at].is("deepcopy");
-  };
-  while (begin + 2 < end && is_copy(begin) && tokens_[begin + 1].is("(") &&
-         past_[begin + 1] == end) {
+  while (begin + 2 < end && tokens_[begin].is_one_of("tuple list deepcopy") &&
+         tokens_[begin + 1].is("(") && past_[begin + 1] == end) {
     begin += 2;
     --end;
   }
@@ -491,7 +479,6 @@ void PythonProgram::invalidate_changed_results() {
                               "other rules are built here from the result of " +
                                   in_backticks(used.callee) +
                                   ", which cannot be traced",
-                              {},
                               "write all rules of the table in one place"});
     }
   }
@@ -512,11 +499,8 @@ std::vector<PythonProblem> PythonProgram::remarks(
   for (const PassedArgument& passed : passed_) {
     const bool is_known =
         passed.is_by_name || is_python_reader(passed.callee) ||
-        !passed.object->is_sequence() ||
-        passed.object->kind != PythonKind::List ||
-        std::ranges::any_of(run_functions_, [&](const auto& each) {
-          return each.first == passed.callee;
-        });
+        passed.object->is_opaque || passed.object->kind != PythonKind::List ||
+        run_functions_.contains(passed.callee);
     if (is_known || !parts.contains(passed.object) ||
         !callees.insert(passed.callee).second) {
       continue;
@@ -528,8 +512,8 @@ std::vector<PythonProblem> PythonProgram::remarks(
              (passed.is_used
                   ? "; assuming that it does not modify it"
                   : ", but its result is unused, so it may modify it"),
-         {},
          "write the table as a tuple, which cannot be modified",
+         {},
          !passed.is_used});
   }
   return all;

@@ -20,8 +20,8 @@ namespace shardplan {
 struct PythonProblem {
   Span where;
   std::string message;
-  std::vector<std::string> facts;
-  std::string help;
+  std::string help = {};
+  std::vector<std::string> facts = {};
   bool is_warning = false;  // severity of a remark
 };
 
@@ -64,12 +64,15 @@ struct PythonObject {
     return !is_opaque &&
            (kind == PythonKind::Tuple || kind == PythonKind::List);
   }
+  // Returns whether it is made of its items: a sequence, a choice or a sum.
+  bool is_made_of_items() const {
+    return is_sequence() || (!is_opaque && (kind == PythonKind::Choice ||
+                                            kind == PythonKind::Sum));
+  }
   // Returns whether it may be, or contain, a table.
   bool is_tracked() const {
     return is_opaque ? is_literal || !items.empty()
-                     : kind == PythonKind::Tuple || kind == PythonKind::List ||
-                           kind == PythonKind::Choice ||
-                           kind == PythonKind::Sum || kind == PythonKind::Call;
+                     : is_made_of_items() || kind == PythonKind::Call;
   }
 };
 

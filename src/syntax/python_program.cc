@@ -39,17 +39,15 @@ PythonProgram::PythonProgram(std::span<const PythonToken> tokens,
   std::multimap<std::string_view, PythonObject*> attributes;
   for (const auto& scope : scopes_) {
     for (const auto& [name, object] : scope->names) {
-      if (contains(name, '.')) {
-        attributes.emplace(last_word(name), object);
-      }
+      if (contains(name, '.')) attributes.emplace(last_word(name), object);
     }
   }
   for (const auto& [name, changes] : attributes_) {
     const auto [first, last] = attributes.equal_range(name);
     for (const Attribute& change : changes) {
       for (auto at = first; at != last; ++at) {
-        if (at->second != change.besides)
-          invalidate(at->second, change.problem);
+        if (at->second == change.besides) continue;
+        invalidate(at->second, change.problem);
       }
     }
   }
@@ -76,9 +74,24 @@ Span PythonProgram::span_of(size_t begin, size_t end) const {
   return where;
 }
 
-std::string PythonProgram::line_of(size_t token) const {
+PythonProgram::Scope& PythonProgram::add_scope(Scope::Kind kind, Scope& outer,
+                                               std::string name) {
+  return *scopes_.emplace_back(
+      std::make_unique<Scope>(Scope{kind, &outer, std::move(name)}));
+}
+
+PythonProgram::Scope* PythonProgram::class_of(Scope& scope) {
+  Scope* at = &scope;
+  while (at != nullptr && at->kind != Scope::Kind::Class) at = at->outer;
+  return at;
+}
+
+void PythonProgram::add_parameter(size_t token, Scope& function) {
   const Span where = tokens_[token].where;
-  return std::to_string(where.file->position(where.begin).line);
+  PythonObject* parameter = marker(where);
+  parameter->items.push_back({marker(where), ""});
+  function.parameters.push_back(parameter);
+  bind(function, tokens_[token].text, parameter, nullptr, where);
 }
 
 // Statements.
@@ -107,8 +120,7 @@ size_t PythonProgram::run_if(const Statements& statements, size_t at,
                              Scope& scope, const Doubt* doubt) {
   size_t last = at;
   while (last + 1 < statements.size() && statements[last + 1].is_compound &&
-         (tokens_[statements[last + 1].begin].is("elif") ||
-          tokens_[statements[last + 1].begin].is("else"))) {
+         tokens_[statements[last + 1].begin].is_one_of("elif else")) {
     ++last;
   }
   for (size_t i = at; i <= last; ++i) {
@@ -140,13 +152,12 @@ size_t PythonProgram::run_if(const Statements& statements, size_t at,
     if (open || !condition.value) {
       if (!open) {
         open = Doubt{"under a condition that cannot be evaluated (line " +
-                     line_of(arm.begin) + ")"};
+                     line_of(tokens_[arm.begin].where) + ")"};
         if (condition.is_understood) {
           const std::string& name = condition.open.front().name;
           open->question = PythonProblem{
               condition.open.front().where,
               "the table depends on " + in_backticks(name),
-              {},
               "pass `--set " + name + "=true` or `--set " + name + "=false`"};
         }
       }
@@ -169,11 +180,8 @@ void PythonProgram::run_compound(const PythonStatement& statement, Scope& scope,
   look(statement.begin, statement.end, scope, doubt);
   if (word.is("class")) {
     decorators_.clear();
-    auto inside = std::make_unique<Scope>();
-    inside->kind = Scope::Kind::Class;
-    inside->outer = &scope;
-    inside->name = at + 1 < statement.end ? tokens_[at + 1].text : "";
-    Scope& body = *scopes_.emplace_back(std::move(inside));
+    Scope& body = add_scope(Scope::Kind::Class, scope,
+                            at + 1 < statement.end ? tokens_[at + 1].text : "");
     run(statement.body, body, doubt);
     for (const std::string& name : body.order) {
       scope.names[body.name + "." + name] = body.names[name];
@@ -181,8 +189,6 @@ void PythonProgram::run_compound(const PythonStatement& statement, Scope& scope,
     return bind(scope, body.name, marker(word.where), doubt, word.where);
   }
   // Names after `for` and `as` refer to an object of the header.
-  const bool is_loop = word.is("for") || word.is("while");
-  const bool is_with = word.is("with");
   const bool is_case = word.is("case");
   bool binds = word.is("for") || is_case;
   PythonObject* part = nullptr;
@@ -190,11 +196,9 @@ void PythonProgram::run_compound(const PythonStatement& statement, Scope& scope,
     const PythonToken& token = tokens_[i];
     if (token.is("in") && word.is("for")) break;
     // `case Point(x=left)` binds `left`; `case Color.RED` binds nothing.
-    const bool is_value =
-        is_case &&
-        (tokens_[i - 1].is(".") || tokens_[i + 1].is("(") ||
-         tokens_[i + 1].is(".") || tokens_[i + 1].is("=") || token.is("_") ||
-         token.is("None") || token.is("True") || token.is("False"));
+    const bool is_value = is_case && (tokens_[i - 1].is(".") ||
+                                      tokens_[i + 1].is_one_of("( . =") ||
+                                      token.is_one_of("_ None True False"));
     if (is_case && token.is("if")) break;
     if (binds && !is_value && token.kind == PythonTokenKind::Name) {
       if (part == nullptr) {
@@ -202,19 +206,18 @@ void PythonProgram::run_compound(const PythonStatement& statement, Scope& scope,
                        PythonProblem{token.where,
                                      in_backticks(token.text) +
                                          " has a value that cannot be traced",
-                                     {},
                                      "write the value itself"});
       }
       bind(scope, token.text, part, nullptr, token.where);
     }
     binds = word.is("for") || is_case || token.is("as");
   }
-  if (is_forced(statement) || (is_with && doubt == nullptr)) {
+  if (is_forced(statement) || (word.is("with") && doubt == nullptr)) {
     return run(statement.body, scope, nullptr);
   }
   if (doubt != nullptr) return run(statement.body, scope, doubt);
-  const Doubt mine{is_loop            ? "in a loop"
-                   : word.is("match") ? "in a `case` branch"
+  const Doubt mine{word.is_one_of("for while") ? "in a loop"
+                   : word.is("match")          ? "in a `case` branch"
                                       : "in a `" + word.text + "` block"};
   run(statement.body, scope, &mine);
 }
@@ -222,41 +225,37 @@ void PythonProgram::run_compound(const PythonStatement& statement, Scope& scope,
 void PythonProgram::run_simple(const PythonStatement& statement, Scope& scope,
                                const Doubt* doubt) {
   const PythonToken& first = tokens_[statement.begin];
-  const auto finish = [&] { scope.is_finished = doubt == nullptr; };
   if (first.is("@")) {
     look(statement.begin, statement.end, scope, doubt);
     decorators_.push_back(&statement);
     return;
   }
-  if (first.is("global") || first.is("nonlocal")) {
+  if (first.is_one_of("global nonlocal")) {
     for (size_t i = statement.begin + 1; i < statement.end; ++i) {
       if (!tokens_[i].is(",")) scope.outer_names.insert(tokens_[i].text);
     }
     return;
   }
   if (first.is("return")) return run_return(statement, scope, doubt);
-  if (first.is("import") || first.is("from"))
-    return bind_imports(statement, scope);
+  if (first.is_one_of("import from")) return bind_imports(statement, scope);
   int depth = 0;
   for (size_t i = statement.begin; i < statement.end; ++i) {
-    if (opens_python_bracket(tokens_[i])) ++depth;
-    if (closes_python_bracket(tokens_[i])) --depth;
+    depth += python_nesting(tokens_[i]);
     if (tokens_[i].is("lambda")) break;
-    if (depth > 0 || tokens_[i].kind != PythonTokenKind::Operator) continue;
-    if (tokens_[i].is("=")) return assign(statement, i, scope, doubt);
-    const bool in_place = tokens_[i].text.size() >= 2 &&
-                          tokens_[i].text.back() == '=' &&
-                          std::string_view("=!<>:").find(tokens_[i].text[0]) ==
-                              std::string_view::npos;
-    const bool shifts = tokens_[i].is("<<=") || tokens_[i].is(">>=");
-    if (in_place || shifts) return assign_in_place(statement, i, scope, doubt);
+    if (depth > 0) continue;
+    if (tokens_[i].kind == PythonTokenKind::Operator && tokens_[i].is("=")) {
+      return assign(statement, i, scope, doubt);
+    }
+    if (is_in_place(tokens_[i])) {
+      return assign_in_place(statement, i, scope, doubt);
+    }
   }
   // A table that was pasted as a statement of its own.
   if (literals_.contains(first.where.begin)) {
     scope.result = evaluate(statement.begin, statement.end, scope);
   }
   if (doubt == nullptr && run_method(statement, scope)) return;
-  uses_result_ = first.is("assert") || first.is("raise") || first.is("yield");
+  uses_result_ = first.is_one_of("assert raise yield");
   look(statement.begin, statement.end, scope, doubt);
   uses_result_ = true;
   if (first.is("del")) {
@@ -271,7 +270,7 @@ void PythonProgram::run_simple(const PythonStatement& statement, Scope& scope,
       bind(scope, tokens_[i].text, deleted, doubt, tokens_[i].where);
     }
   }
-  if (first.is("raise")) finish();
+  if (first.is("raise")) scope.is_finished = doubt == nullptr;
 }
 
 void PythonProgram::run_return(const PythonStatement& statement, Scope& scope,
@@ -286,17 +285,17 @@ void PythonProgram::run_return(const PythonStatement& statement, Scope& scope,
     return;
   }
   if (scope.maybe == nullptr) {
-    scope.maybe = objects_.make(PythonKind::Name, "", value->where);
-    scope.maybe->is_opaque = scope.maybe->is_derived = true;
+    scope.maybe = marker(value->where);
+    scope.maybe->is_derived = true;
     scope.maybe->problem = doubt->question.value_or(PythonProblem{
         span_of(statement.begin, statement.end),
         "this is returned only " + doubt->why,
-        {},
         "choose a table with `--table`, or remove the condition"});
   }
   if (doubt->question && scope.maybe->problem->facts.size() < 4) {
-    scope.maybe->problem->facts.push_back("line " + line_of(statement.begin) +
-                                          " returns another table");
+    scope.maybe->problem->facts.push_back(
+        "line " + line_of(tokens_[statement.begin].where) +
+        " returns another table");
   }
   scope.maybe->items.push_back({value, ""});
 }
@@ -328,41 +327,29 @@ void PythonProgram::run_function(const Function& function) {
   size_t at = function.statement->begin;
   const size_t end = function.statement->end;
   while (!tokens_[at].is("def")) ++at;
-  auto made = std::make_unique<Scope>();
-  made->kind = Scope::Kind::Function;
-  made->outer = function.outer;
-  const Scope* type = function.outer;
-  while (type->outer != nullptr && type->kind != Scope::Kind::Class) {
-    type = type->outer;
-  }
+  const Scope* type = class_of(*function.outer);
   const std::string& name = tokens_[at + 1].text;
-  made->name = type->name.empty() ? name : type->name + "." + name;
-  Scope& scope = *scopes_.emplace_back(std::move(made));
+  Scope& scope = add_scope(
+      Scope::Kind::Function, *function.outer,
+      type == nullptr || type->name.empty() ? name : type->name + "." + name);
   run_functions_.emplace(name, &scope);
   int depth = 0;
   for (size_t i = at + 2; i < end; ++i) {
     if (closes_python_bracket(tokens_[i]) && --depth == 0) break;
     if (opens_python_bracket(tokens_[i])) ++depth;
-    const bool is_parameter =
-        depth == 1 && tokens_[i].kind == PythonTokenKind::Name &&
-        (tokens_[i - 1].is("(") || tokens_[i - 1].is(",") ||
-         tokens_[i - 1].is("*") || tokens_[i - 1].is("**"));
+    const bool is_parameter = depth == 1 &&
+                              tokens_[i].kind == PythonTokenKind::Name &&
+                              tokens_[i - 1].is_one_of("( , * **");
     if (!is_parameter) continue;
-    PythonObject* parameter = marker(tokens_[i].where);
-    // The parameter may be any list that a call passes.
-    parameter->items.push_back({marker(tokens_[i].where), ""});
-    scope.parameters.push_back(parameter);
-    bind(scope, tokens_[i].text, parameter, nullptr, tokens_[i].where);
-    const bool is_class =
-        tokens_[i].text[0] >= 'A' && tokens_[i].text[0] <= 'Z';
-    if (is_class && i + 1 < end && tokens_[i + 1].is("=")) {
+    add_parameter(i, scope);
+    if (is_python_class(tokens_[i].text) && i + 1 < end &&
+        tokens_[i + 1].is("=")) {
       // A parameter with a class as default, such as P, has this value in all
       // calls.
       size_t last = i + 2;
       for (int open = 0; last < end; ++last) {
-        if (opens_python_bracket(tokens_[last])) ++open;
-        if (closes_python_bracket(tokens_[last]) && --open < 0) break;
-        if (open == 0 && tokens_[last].is(",")) break;
+        open += python_nesting(tokens_[last]);
+        if (open < 0 || (open == 0 && tokens_[last].is(","))) break;
       }
       bind(scope, tokens_[i].text, evaluate(i + 2, last, *function.outer),
            nullptr, tokens_[i].where);
@@ -376,16 +363,14 @@ void PythonProgram::run_function(const Function& function) {
     scope.result = scope.maybe;
   }
   if (scope.result != nullptr && !function.decorator.empty()) {
-    PythonObject* changed =
-        objects_.make(PythonKind::Name, "", scope.result->where);
-    changed->is_opaque = changed->is_derived = true;
+    PythonObject* changed = marker(scope.result->where);
+    changed->is_derived = true;
     changed->items.push_back({scope.result, ""});
     changed->problem =
         PythonProblem{function.decorator_where,
                       "the decorator " + in_backticks(function.decorator) +
                           " may change what " + in_backticks(name) +
                           " returns, and is not evaluated",
-                      {},
                       "write the table without the decorator"};
     scope.result = changed;
   }
@@ -394,21 +379,13 @@ void PythonProgram::run_function(const Function& function) {
 // Runs a lambda: `f = lambda rules: rules.pop()`.
 void PythonProgram::run_lambda(size_t begin, size_t end,
                                const std::string& name, Scope& outer) {
-  auto made = std::make_unique<Scope>();
-  made->kind = Scope::Kind::Function;
-  made->outer = &outer;
-  made->name = name;
-  Scope& scope = *scopes_.emplace_back(std::move(made));
+  Scope& scope = add_scope(Scope::Kind::Function, outer, name);
   run_functions_.emplace(name, &scope);
   size_t at = begin + 1;
   for (; at < end && !tokens_[at].is(":"); ++at) {
-    if (tokens_[at].kind != PythonTokenKind::Name || tokens_[at - 1].is("=")) {
-      continue;
+    if (tokens_[at].kind == PythonTokenKind::Name && !tokens_[at - 1].is("=")) {
+      add_parameter(at, scope);
     }
-    PythonObject* parameter = marker(tokens_[at].where);
-    parameter->items.push_back({marker(tokens_[at].where), ""});
-    scope.parameters.push_back(parameter);
-    bind(scope, tokens_[at].text, parameter, nullptr, tokens_[at].where);
   }
   if (at + 1 < end) look(at + 1, end, scope, nullptr);
 }
@@ -426,19 +403,17 @@ void PythonProgram::bind_imports(const PythonStatement& statement,
   for (size_t i = first; i < statement.end; ++i) {
     const PythonToken& token = tokens_[i];
     const bool is_name = token.kind == PythonTokenKind::Name &&
-                         !token.is("import") && !token.is("as") &&
+                         !token.is_one_of("import as") &&
                          !(i + 1 < statement.end && tokens_[i + 1].is("as"));
     if (token.is("*") && tokens_[i - 1].is("import")) {
       scope.star = PythonProblem{
           token.where,
           "names from another module, which is not read, may override this",
-          {},
           "put this import before the rules"};
       scope.star_moment = objects_.now();
     }
     PythonObject* object = is_name ? find(scope, token.text) : nullptr;
-    const bool is_class =
-        is_from && is_name && token.text[0] >= 'A' && token.text[0] <= 'Z';
+    const bool is_class = is_from && is_name && is_python_class(token.text);
     if (object == nullptr && !is_class) continue;
     PythonObject* other = marker(token.where);
     if (is_class) {
@@ -448,23 +423,19 @@ void PythonProgram::bind_imports(const PythonStatement& statement,
     const bool is_again = is_class && object != nullptr && object->is_opaque &&
                           !object->problem &&
                           (object->is_import() || object->text.empty());
-    if (object == nullptr || is_again) {
+    if (is_again) {
       // After `try` and `except` it may be either of the two.
-      if (is_again) {
-        PythonObject* either = marker(token.where);
-        either->items = {{object, ""}, {other, ""}};
-        other = either;
-      }
-      bind(scope, token.text, other, nullptr, token.where);
-      continue;
+      PythonObject* either = marker(token.where);
+      either->items = {{object, ""}, {other, ""}};
+      other = either;
+    } else if (object != nullptr) {
+      other->items.push_back({object, ""});
+      other->problem = PythonProblem{
+          token.where,
+          in_backticks(token.text) +
+              " is imported here from another module, which is not read",
+          "remove the import, or pass that module with another `--rules`"};
     }
-    other->items.push_back({object, ""});
-    other->problem = PythonProblem{
-        token.where,
-        in_backticks(token.text) +
-            " is imported here from another module, which is not read",
-        {},
-        "remove the import, or pass that module with another `--rules`"};
     bind(scope, token.text, other, nullptr, token.where);
   }
 }
@@ -478,8 +449,7 @@ void PythonProgram::assign(const PythonStatement& statement,
   size_t value_begin = first_equals + 1;
   int depth = 0;
   for (size_t i = statement.begin; i < statement.end; ++i) {
-    if (opens_python_bracket(tokens_[i])) ++depth;
-    if (closes_python_bracket(tokens_[i])) --depth;
+    depth += python_nesting(tokens_[i]);
     if (tokens_[i].is("lambda")) break;
     if (depth > 0 || !tokens_[i].is("=")) continue;
     targets.emplace_back(begin, i);
@@ -491,15 +461,14 @@ void PythonProgram::assign(const PythonStatement& statement,
     run_lambda(value_begin, statement.end, tokens_[first_equals - 1].text,
                scope);
   }
-  const bool is_rules =
-      std::ranges::any_of(targets, [&](const std::pair<size_t, size_t>& at) {
-        return is_rules_name(span_of(at.first, at.second).text());
-      });
+  const bool is_rules = std::ranges::any_of(targets, [&](const auto& target) {
+    return is_rules_name(span_of(target.first, target.second).text());
+  });
   record_calls(value_begin, statement.end, value, is_rules);
   for (auto [from, to] : targets) {
-    for (size_t i = from, open = 0; i < to; ++i) {
-      if (opens_python_bracket(tokens_[i])) ++open;
-      if (closes_python_bracket(tokens_[i])) --open;
+    int open = 0;
+    for (size_t i = from; i < to; ++i) {
+      open += python_nesting(tokens_[i]);
       if (open == 0 && tokens_[i].is(":")) to = i;  // an annotation
     }
     std::string name;
@@ -520,35 +489,30 @@ void PythonProgram::assign(const PythonStatement& statement,
       continue;
     }
     look(from, to + 1, scope, doubt);
-    // `tables["llama"] = VALUE` replaces the previous entry.
     if (from + 1 < to && tokens_[from].kind == PythonTokenKind::Name &&
         tokens_[from + 1].is("[")) {
+      // `tables["llama"] = VALUE` replaces the previous entry.
       for (PythonObject* was : entries_at(from, to)) {
         invalidate(was, problem_of(std::string(where.text()), where, doubt));
       }
       if (past_[from + 1] == to) {
         entries_.emplace(tokens_[from].text, Entry{key_at(from + 1), value});
       }
+      continue;
     }
     // `a, (b, *c) = VALUE` binds several names.
     PythonObject* part = nullptr;
     for (size_t i = from; i < to; ++i) {
-      const bool is_part =
-          tokens_[i].kind == PythonTokenKind::Name &&
-          (i == from || tokens_[i - 1].is(",") || tokens_[i - 1].is("(") ||
-           tokens_[i - 1].is("[") || tokens_[i - 1].is("*")) &&
-          (i + 1 == to || tokens_[i + 1].is(",") || tokens_[i + 1].is(")") ||
-           tokens_[i + 1].is("]"));
-      const bool is_index = tokens_[from].kind == PythonTokenKind::Name &&
-                            from + 1 < to && tokens_[from + 1].is("[");
-      if (!is_part || is_index) continue;
+      const bool is_part = tokens_[i].kind == PythonTokenKind::Name &&
+                           (i == from || tokens_[i - 1].is_one_of(", ( [ *")) &&
+                           (i + 1 == to || tokens_[i + 1].is_one_of(", ) ]"));
+      if (!is_part) continue;
       if (part == nullptr) {
         part = unknown(
             value_begin, statement.end, scope,
             PythonProblem{
                 tokens_[i].where,
                 "several values are assigned at once, which is not supported",
-                {},
                 "assign each value separately"});
       }
       bind(scope, tokens_[i].text, part, doubt, tokens_[i].where);
@@ -632,11 +596,11 @@ bool PythonProgram::run_method(const PythonStatement& statement, Scope& scope) {
   if (call->is_opaque || call->kind != PythonKind::Call) return false;
   const std::string& method = tokens_[after + 1].text;
   const size_t count = call->items.size();
-  for (const PythonItem& item : call->items) {
-    if (!item.keyword.empty() || item.value->kind == PythonKind::Starred) {
-      return false;
-    }
-  }
+  const bool is_plain =
+      std::ranges::all_of(call->items, [](const PythonItem& item) {
+        return item.keyword.empty() && item.value->kind != PythonKind::Starred;
+      });
+  if (!is_plain) return false;
   std::vector<PythonItem>& items = list->items;
   const size_t before = items.size();
   const auto changed = [&] {
@@ -657,14 +621,9 @@ bool PythonProgram::run_method(const PythonStatement& statement, Scope& scope) {
   if (method == "insert" && count == 2 &&
       call->items[0].value->kind == PythonKind::Number) {
     const std::string& text = call->items[0].value->text;
-    size_t at = items.size();
-    if (text.size() < 8 &&
-        text.find_first_not_of("0123456789") == std::string::npos) {
-      at = std::min<size_t>(at, static_cast<size_t>(std::stoul(text)));
-    } else {
-      return false;
-    }
-    items.insert(items.begin() + static_cast<std::ptrdiff_t>(at),
+    const auto at = parse_integer(text);
+    if (!at || text.size() >= 8) return false;
+    items.insert(items.begin() + std::min(*at, std::ssize(items)),
                  {call->items[1].value, ""});
     return changed();
   }

@@ -64,6 +64,12 @@ bool is_python_reader(std::string_view callee);
 bool is_python_converter(std::string_view callee);
 // Returns whether the name of a variable or function indicates rules.
 bool is_rules_name(std::string_view name);
+// Returns whether the last word of the name is a class's, by its capital.
+bool is_python_class(std::string_view name);
+// Returns whether the token is `+=` or the like.
+bool is_in_place(const PythonToken& token);
+// Returns the number of the line where a location begins.
+std::string line_of(Span where);
 
 class PythonProgram {
  public:
@@ -138,6 +144,13 @@ class PythonProgram {
   };
   using Statements = std::vector<PythonStatement>;
 
+  // Adds a scope inside another one.
+  Scope& add_scope(Scope::Kind kind, Scope& outer, std::string name);
+  // Returns the innermost class around a scope; null if there is none.
+  static Scope* class_of(Scope& scope);
+  // Adds a parameter, which may be any list that a call passes.
+  void add_parameter(size_t token, Scope& function);
+
   // Statements.
   void run(const Statements& statements, Scope& scope, const Doubt* doubt);
   void run_simple(const PythonStatement& statement, Scope& scope,
@@ -170,6 +183,8 @@ class PythonProgram {
   // the key in a bracket, or "" if it is not a literal.
   std::vector<PythonObject*> entries_at(size_t at, size_t end) const;
   std::string key_at(size_t bracket) const;
+  // Returns the scope of the literal that begins at a token, else the module.
+  Scope& scope_of(size_t token) const;
   PythonObject* unknown(size_t begin, size_t end, Scope& scope,
                         std::optional<PythonProblem> problem);
   PythonObject* marker(Span where);
@@ -210,7 +225,6 @@ class PythonProgram {
                     bool is_rules);
   void invalidate_changed_results();
   Span span_of(size_t begin, size_t end) const;
-  std::string line_of(size_t token) const;
 
   std::span<const PythonToken> tokens_;
   std::vector<size_t> past_;   // of each bracket, the token after its end

@@ -2,30 +2,9 @@
 #include "syntax/python_statements.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 namespace shardplan {
-
-bool opens_python_bracket(const PythonToken& token) {
-  return token.is("(") || token.is("[") || token.is("{");
-}
-
-bool closes_python_bracket(const PythonToken& token) {
-  return token.is(")") || token.is("]") || token.is("}");
-}
-
-std::vector<size_t> past_python_brackets(std::span<const PythonToken> tokens) {
-  std::vector<size_t> past(tokens.size(), tokens.size());
-  std::vector<size_t> open;
-  for (size_t i = 0; i < tokens.size(); ++i) {
-    if (opens_python_bracket(tokens[i])) open.push_back(i);
-    if (!closes_python_bracket(tokens[i]) || open.empty()) continue;
-    past[open.back()] = i + 1;
-    open.pop_back();
-  }
-  return past;
-}
 
 namespace {
 
@@ -51,8 +30,7 @@ class StatementReader {
             token.where.file->position(token.where.begin).column;
         lines_.push_back({i, tokens.size() - 1, column});
       }
-      if (opens_python_bracket(token)) ++depth;
-      if (closes_python_bracket(token)) depth = std::max(0, depth - 1);
+      depth = std::max(0, depth + python_nesting(token));
     }
   }
 
@@ -90,8 +68,7 @@ class StatementReader {
               std::vector<PythonStatement>& statements) {
     int depth = 0;
     for (size_t i = begin; i < end; ++i) {
-      if (opens_python_bracket(tokens_[i])) ++depth;
-      if (closes_python_bracket(tokens_[i])) --depth;
+      depth += python_nesting(tokens_[i]);
       if (depth > 0 || !tokens_[i].is(";")) continue;
       if (begin < i) statements.push_back({begin, i, false});
       begin = i + 1;
@@ -101,21 +78,17 @@ class StatementReader {
 
   // Returns the colon of a compound statement, or the end of the line.
   size_t header_end(const Line& line) const {
-    static constexpr std::array<std::string_view, 12> kWords = {
-        "if",   "elif",   "else",    "for", "while", "try",
-        "with", "except", "finally", "def", "class", "async"};
     const PythonToken& first = tokens_[line.begin];
-    const bool is_word = std::ranges::any_of(
-        kWords, [&](std::string_view word) { return first.is(word); });
-    const bool is_match = (first.is("match") || first.is("case")) &&
+    const bool is_word = first.is_one_of(
+        "if elif else for while try with except finally def class async");
+    const bool is_match = first.is_one_of("match case") &&
                           line.end > line.begin + 2 &&
                           tokens_[line.end - 1].is(":");
     if (!is_word && !is_match) return line.end;
     int depth = 0;
     int lambdas = 0;
     for (size_t i = line.begin; i < line.end; ++i) {
-      if (opens_python_bracket(tokens_[i])) ++depth;
-      if (closes_python_bracket(tokens_[i])) --depth;
+      depth += python_nesting(tokens_[i]);
       if (depth > 0) continue;
       if (tokens_[i].is("lambda")) ++lambdas;
       if (tokens_[i].is(":") && lambdas-- == 0) return i;
@@ -130,6 +103,32 @@ class StatementReader {
 };
 
 }  // namespace
+
+bool opens_python_bracket(const PythonToken& token) {
+  return token.is_one_of("( [ {");
+}
+
+bool closes_python_bracket(const PythonToken& token) {
+  return token.is_one_of(") ] }");
+}
+
+int python_nesting(const PythonToken& token) {
+  return opens_python_bracket(token)    ? 1
+         : closes_python_bracket(token) ? -1
+                                        : 0;
+}
+
+std::vector<size_t> past_python_brackets(std::span<const PythonToken> tokens) {
+  std::vector<size_t> past(tokens.size(), tokens.size());
+  std::vector<size_t> open;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    if (opens_python_bracket(tokens[i])) open.push_back(i);
+    if (!closes_python_bracket(tokens[i]) || open.empty()) continue;
+    past[open.back()] = i + 1;
+    open.pop_back();
+  }
+  return past;
+}
 
 std::vector<PythonStatement> python_statements(
     std::span<const PythonToken> tokens) {

@@ -33,5 +33,7 @@ std::vector<size_t> past_python_brackets(std::span<const PythonToken> tokens);
 
 bool opens_python_bracket(const PythonToken& token);
 bool closes_python_bracket(const PythonToken& token);
+// Returns 1 for an opening bracket, -1 for a closing one, else 0.
+int python_nesting(const PythonToken& token);
 
 }  // namespace shardplan

@@ -51,6 +51,10 @@ class Tokenizer {
         {kind, std::move(text), {&source_, begin_, at_}, starts_line_});
   }
 
+  void add_spelled(PythonTokenKind kind) {
+    add(kind, std::string(text_.substr(begin_, at_ - begin_)));
+  }
+
   void skip_blanks() {
     while (at_ < text_.size()) {
       const char c = text_[at_];
@@ -79,16 +83,14 @@ class Tokenizer {
       name();
     } else if (is_digit(c) || (c == '.' && is_digit(peek(1)))) {
       while (is_name_part(peek()) || peek() == '.') ++at_;
-      add(PythonTokenKind::Number,
-          std::string(text_.substr(begin_, at_ - begin_)));
+      add_spelled(PythonTokenKind::Number);
     } else {
       const std::string_view rest = text_.substr(at_);
       const auto* const found = std::ranges::find_if(
           kOperators,
           [&](std::string_view op) { return rest.starts_with(op); });
       at_ += found == kOperators.end() ? 1 : found->size();
-      add(PythonTokenKind::Operator,
-          std::string(text_.substr(begin_, at_ - begin_)));
+      add_spelled(PythonTokenKind::Operator);
     }
   }
 
@@ -103,7 +105,7 @@ class Tokenizer {
     if (quoted && prefix) {
       string(word);
     } else {
-      add(PythonTokenKind::Name, std::string(word));
+      add_spelled(PythonTokenKind::Name);
     }
   }
 
@@ -144,24 +146,12 @@ class Tokenizer {
         std::move(value));
   }
 
-  // Reads exactly `count` hexadecimal digits.
-  std::optional<uint32_t> digits(size_t count) {
-    uint32_t value = 0;
-    for (size_t i = 0; i < count; ++i) {
-      const char c = peek();
-      uint32_t digit = 16;
-      if (is_digit(c)) digit = static_cast<uint32_t>(c - '0');
-      if (c >= 'a' && c <= 'f') digit = static_cast<uint32_t>(c - 'a') + 10;
-      if (c >= 'A' && c <= 'F') digit = static_cast<uint32_t>(c - 'A') + 10;
-      if (digit > 15) return std::nullopt;
-      value = value * 16 + digit;
-      ++at_;
-    }
-    return value;
-  }
-
+  // Reads a code point of exactly `count` hexadecimal digits.
   bool code_point(std::string& value, size_t count) {
-    const auto code = digits(count);
+    const std::string_view digits = text_.substr(at_, count);
+    at_ += std::min(digits.find_first_not_of("0123456789abcdefABCDEF"),
+                    digits.size());
+    const auto code = leading_hex(digits, count);
     if (!code || *code > 0x10FFFF || (*code >= 0xD800 && *code < 0xE000)) {
       return false;
     }
@@ -225,9 +215,8 @@ std::vector<PythonToken> python_tokens(const SourceFile& source) {
 
 bool is_python_module(std::span<const PythonToken> tokens) {
   for (size_t i = 0; i + 1 < tokens.size(); ++i) {
-    const bool is_word = tokens[i].starts_line &&
-                         (tokens[i].is("class") || tokens[i].is("def") ||
-                          tokens[i].is("import") || tokens[i].is("from"));
+    const bool is_word =
+        tokens[i].starts_line && tokens[i].is_one_of("class def import from");
     if (is_word && tokens[i + 1].kind == PythonTokenKind::Name &&
         !tokens[i + 1].starts_line) {
       return true;

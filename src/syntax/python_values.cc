@@ -16,17 +16,12 @@ namespace {
 
 constexpr int kMaxCopyDepth = 64;
 
-bool is_class_name(std::string_view callee) {
-  const std::string_view last = last_word(callee);
-  return !last.empty() && last.front() >= 'A' && last.front() <= 'Z';
-}
-
 // Returns whether the callee is evaluated: a class such as PartitionSpec, or a
 // copy.
 bool has_known_meaning(std::string_view callee) {
   static constexpr std::string_view kKnown =
       "tuple list dict deepcopy copy get_moe_partition_spec";
-  return is_class_name(callee) || has_word(kKnown, last_word(callee));
+  return is_python_class(callee) || has_word(kKnown, last_word(callee));
 }
 
 // Returns the name that an object is an alias of, if it is the same on all
@@ -52,10 +47,45 @@ std::optional<std::string> referenced_name(const PythonObject& object,
   return name;
 }
 
+// Adds the literals that an object is made of.
+void add_literals(const PythonObject& object, const std::set<size_t>& known,
+                  int64_t& budget, std::set<size_t>& found) {
+  std::set<const PythonObject*> seen;
+  std::vector<const PythonObject*> open = {&object};
+  while (!open.empty()) {
+    const PythonObject* at = open.back();
+    open.pop_back();
+    if (!seen.insert(at).second || --budget < 0) continue;
+    if (known.contains(at->where.begin) &&
+        (at->is_opaque || at->is_made_of_items())) {
+      found.insert(at->where.begin);
+    }
+    for (const size_t place : at->absorbed) {
+      if (known.contains(place)) found.insert(place);
+    }
+    const bool is_call = at->kind == PythonKind::Call && !at->is_opaque;
+    const bool is_made = is_call ? is_python_converter(at->text) ||
+                                       (!is_python_reader(at->text) &&
+                                        !is_python_class(at->text))
+                                 : !at->is_opaque || at->is_derived;
+    if (!is_made) continue;
+    for (const PythonItem& item : at->items) open.push_back(item.value);
+  }
+}
+
 }  // namespace
 
 bool is_rules_name(std::string_view name) {
   return lower_case(name).find("rule") != std::string::npos;
+}
+
+bool is_python_class(std::string_view name) {
+  const std::string_view last = last_word(name);
+  return !last.empty() && last.front() >= 'A' && last.front() <= 'Z';
+}
+
+std::string line_of(Span where) {
+  return std::to_string(where.file->position(where.begin).line);
 }
 
 bool is_python_converter(std::string_view callee) {
@@ -103,7 +133,6 @@ PythonObject* PythonProgram::evaluate(size_t begin, size_t end, Scope& scope) {
   PythonProblem problem{tokens_[std::min(at, end - 1)].where,
                         "unsupported expression at " +
                             in_backticks(tokens_[std::min(at, end - 1)].text),
-                        {},
                         "write its value"};
   if (!value && quiet.has_errors()) {
     const Diagnostic& first = quiet.all().front();
@@ -125,8 +154,7 @@ PythonObject* PythonProgram::unknown(size_t begin, size_t end, Scope& scope,
   const bool is_table =
       named_at(begin, end, scope, after, name, nullptr) != nullptr &&
       after < end && !tokens_[after].is("(") && !tokens_[after].is(".");
-  object->is_derived =
-      is_table || tokens_[begin].is("[") || tokens_[begin].is("(");
+  object->is_derived = is_table || tokens_[begin].is_one_of("[ (");
   object->is_literal = literals_.contains(object->where.begin);
   if (object->is_literal) literal_objects_.emplace(object->where.begin, object);
   return object;
@@ -163,11 +191,7 @@ void PythonProgram::collect(size_t begin, size_t end, Scope& scope,
 }
 
 PythonObject* PythonProgram::copied(PythonObject* object, int depth) {
-  const bool is_made =
-      object->is_sequence() ||
-      (!object->is_opaque &&
-       (object->kind == PythonKind::Choice || object->kind == PythonKind::Sum));
-  if (!is_made || depth > kMaxCopyDepth ||
+  if (!object->is_made_of_items() || depth > kMaxCopyDepth ||
       !objects_.spend(object->items.size())) {
     return object;
   }
@@ -196,16 +220,14 @@ void PythonProgram::resolve_callee(PythonObject& call, Scope& scope) {
   called_.emplace_back(&call, callee);
   if (const auto name = referenced_name(*callee, 0)) {
     // Readers compare functions by their original names.
-    if (is_class_name(*name) || !callee->is_import()) call.text = *name;
+    if (is_python_class(*name) || !callee->is_import()) call.text = *name;
     return;
   }
   call.problem = PythonProblem{
       call.where,
       "the call to " + in_backticks(call.text) +
           " is not evaluated: this file redefines the name on line " +
-          std::to_string(
-              callee->where.file->position(callee->where.begin).line),
-      {},
+          line_of(callee->where),
       "write the value that it returns"};
 }
 
@@ -236,10 +258,9 @@ PythonObject* PythonProgram::converted(const PythonValue& value, Scope& scope) {
   const bool is_copied =
       value.kind == PythonKind::Starred || value.kind == PythonKind::Sum;
   if (!objects_.spend(value.items.size())) {
-    object->problem = PythonProblem{value.where,
-                                    "this module has too many values to trace",
-                                    {},
-                                    "write the rules out in one table"};
+    object->problem =
+        PythonProblem{value.where, "this module has too many values to trace",
+                      "write the rules out in one table"};
     return object;
   }
   for (const PythonValue& item : value.items) {
@@ -284,17 +305,11 @@ PythonObject* PythonProgram::find(Scope& scope, const std::string& name,
     if (owner != nullptr) *owner = at;
     return found->second;
   }
-  const size_t dot = name.find('.');
-  const std::string_view first = std::string_view(name).substr(0, dot);
-  if (dot == std::string::npos || (first != "self" && first != "cls")) {
-    return nullptr;
-  }
-  Scope* type = &scope;
-  while (type != nullptr && type->kind != Scope::Kind::Class) {
-    type = type->outer;
-  }
+  const bool is_attribute =
+      name.starts_with("self.") || name.starts_with("cls.");
+  Scope* type = is_attribute ? class_of(scope) : nullptr;
   if (type == nullptr) return nullptr;
-  const auto found = type->names.find(name.substr(dot + 1));
+  const auto found = type->names.find(name.substr(name.find('.') + 1));
   if (found == type->names.end()) return nullptr;
   if (owner != nullptr) *owner = type;
   return found->second;
@@ -326,12 +341,9 @@ PythonObject* PythonProgram::named_at(size_t at, size_t end, Scope& scope,
 
 void PythonProgram::bind(Scope& scope, const std::string& name,
                          PythonObject* object, const Doubt* doubt, Span where) {
-  const bool is_table =
-      literals_.contains(object->where.begin) ||
-      (!object->is_opaque &&
-       (object->is_sequence() || object->kind == PythonKind::Choice ||
-        object->kind == PythonKind::Sum));
-  if (is_table) scope.tables.insert(name);
+  if (literals_.contains(object->where.begin) || object->is_made_of_items()) {
+    scope.tables.insert(name);
+  }
   Scope* home = &scope;
   PythonObject* old = nullptr;
   const bool is_outer = scope.outer_names.contains(name);
@@ -354,7 +366,7 @@ void PythonProgram::bind(Scope& scope, const std::string& name,
   if (!home->names.contains(name)) home->order.push_back(name);
   home->names[name] = object;
   if (object->is_tracked() || !object->is_opaque || object->is_import()) {
-    named_[name.substr(name.rfind('.') + 1)].insert({home, name});
+    named_[std::string(last_word(name))].insert({home, name});
   }
   // A class's attributes are also bound under the class's name.
   if (home->kind == Scope::Kind::Class && home->outer != nullptr) {
@@ -373,21 +385,21 @@ const PythonObject* PythonProgram::literal(size_t token) {
   const auto found = literal_objects_.find(place);
   if (found != literal_objects_.end()) return found->second;
   // The literal is the default of a parameter, or is never reached.
-  const auto scope = literal_scopes_.find(place);
+  Scope& scope = scope_of(token);
   Diagnostics quiet;
   const auto value =
       parse_python_value(tokens_, token, quiet, PythonParts::All);
-  return value ? converted(*value, scope == literal_scopes_.end()
-                                       ? *scopes_.front()
-                                       : *scope->second)
-               : nullptr;
+  return value ? converted(*value, scope) : nullptr;
+}
+
+PythonProgram::Scope& PythonProgram::scope_of(size_t token) const {
+  const auto scope = literal_scopes_.find(tokens_[token].where.begin);
+  return scope == literal_scopes_.end() ? *scopes_.front() : *scope->second;
 }
 
 const PythonObject* PythonProgram::value_in_scopes(size_t token,
                                                    const std::string& name) {
-  const auto scope = literal_scopes_.find(tokens_[token].where.begin);
-  return find(
-      scope == literal_scopes_.end() ? *scopes_.front() : *scope->second, name);
+  return find(scope_of(token), name);
 }
 
 const PythonObject* PythonProgram::value_in_scope(
@@ -397,37 +409,6 @@ const PythonObject* PythonProgram::value_in_scope(
   const auto found = scope->second->names.find(name);
   return found == scope->second->names.end() ? nullptr : found->second;
 }
-
-namespace {
-
-// Adds the literals that an object is made of.
-void add_literals(const PythonObject& object, const std::set<size_t>& known,
-                  int64_t& budget, std::set<size_t>& found) {
-  std::set<const PythonObject*> seen;
-  std::vector<const PythonObject*> open = {&object};
-  while (!open.empty()) {
-    const PythonObject* at = open.back();
-    open.pop_back();
-    if (!seen.insert(at).second || --budget < 0) continue;
-    if (known.contains(at->where.begin) &&
-        (at->is_opaque || at->is_sequence() || at->kind == PythonKind::Choice ||
-         at->kind == PythonKind::Sum)) {
-      found.insert(at->where.begin);
-    }
-    for (const size_t place : at->absorbed) {
-      if (known.contains(place)) found.insert(place);
-    }
-    const bool is_call = at->kind == PythonKind::Call && !at->is_opaque;
-    const bool is_made =
-        is_call ? is_python_converter(at->text) ||
-                      (!is_python_reader(at->text) && !is_class_name(at->text))
-                : !at->is_opaque || at->is_derived;
-    if (!is_made) continue;
-    for (const PythonItem& item : at->items) open.push_back(item.value);
-  }
-}
-
-}  // namespace
 
 std::vector<PythonBinding> PythonProgram::bindings() const {
   std::vector<PythonBinding> all;
@@ -465,157 +446,6 @@ std::vector<PythonBinding> PythonProgram::bindings() const {
   }
   if (budget < 0) all.clear();
   return all;
-}
-
-namespace {
-
-// Returns whether a token next to a dictionary makes another value from it.
-bool is_dict_operator(const PythonToken& token) {
-  static constexpr std::array<std::string_view, 8> kWords = {
-      "|", "**", "or", "and", "not", "if", "else", "["};
-  return contains(kWords, token.text) && token.kind != PythonTokenKind::String;
-}
-
-// Returns whether an object is the class with this name, or None as its
-// substitute.
-bool is_class_or_none(const PythonObject& object, std::string_view name,
-                      int depth) {
-  if (object.kind == PythonKind::None) return true;
-  if (!object.is_opaque || object.is_import()) {
-    return object.kind == PythonKind::Name && !object.change &&
-           last_word(object.text) == name;
-  }
-  return !object.items.empty() && depth < kMaxCopyDepth &&
-         std::ranges::all_of(object.items, [&](const PythonItem& item) {
-           return is_class_or_none(*item.value, name, depth + 1);
-         });
-}
-
-// Finds code that makes another plan from the dictionaries: an expression
-// around one, `{**plan, ..}`, a copy.
-std::optional<PythonProblem> remade_dict(
-    std::span<const PythonToken> tokens,
-    const std::vector<const PythonDict*>& dicts) {
-  const std::vector<size_t> past = past_python_brackets(tokens);
-  std::set<size_t> places;
-  std::set<std::string, std::less<>> names;
-  std::set<std::string, std::less<>> classes;
-  for (const PythonDict* dict : dicts) {
-    places.insert(dict->where.begin);
-    if (!dict->name.empty()) names.insert(dict->name);
-    for (const PythonEntry& entry : dict->entries) {
-      const bool is_call = entry.begin + 1 < entry.end &&
-                           tokens[entry.begin].kind == PythonTokenKind::Name &&
-                           tokens[entry.begin + 1].is("(");
-      if (is_call) classes.insert(tokens[entry.begin].text);
-    }
-  }
-  const auto is_plan = [&](size_t at) {
-    return tokens[at].kind == PythonTokenKind::Name &&
-           names.contains(tokens[at].text);
-  };
-  size_t looked_at = 0;
-  for (size_t i = 0; i + 1 < tokens.size(); ++i) {
-    const PythonToken& token = tokens[i];
-    const PythonToken& next = tokens[i + 1];
-    if (token.is("{") && token.kind != PythonTokenKind::String) {
-      const size_t end = std::min(past[i], tokens.size() - 1);
-      if (places.contains(token.where.begin) &&
-          ((i > 0 && is_dict_operator(tokens[i - 1])) ||
-           (!tokens[end].starts_line && is_dict_operator(tokens[end])))) {
-        return PythonProblem{token.where,
-                             "this dictionary is part of an expression, "
-                             "which is not evaluated",
-                             {},
-                             ""};
-      }
-      if (!next.is("**") || i < looked_at) continue;
-      looked_at = end;  // nested braces have been searched as well
-      for (size_t inside = i; inside < end; ++inside) {
-        if (!is_plan(inside) && !classes.contains(tokens[inside].text)) {
-          continue;
-        }
-        return PythonProblem{token.where,
-                             "another dictionary is built here by unpacking, "
-                             "which is not evaluated",
-                             {},
-                             ""};
-      }
-    }
-    const bool is_assigned =
-        i > 0 && tokens[i - 1].is("=") && i + 2 < tokens.size();
-    const bool is_copy =
-        is_assigned &&
-        ((is_plan(i) && next.is(".") && tokens[i + 2].is("copy")) ||
-         ((token.is("dict") || token.is("deepcopy") || token.is("copy")) &&
-          (next.is("(") ? is_plan(i + 2)
-                        : i + 4 < tokens.size() && tokens[i + 3].is("(") &&
-                              is_plan(i + 4))));
-    if (is_copy) {
-      return PythonProblem{
-          token.where,
-          "a plan is copied here; changes to the copy cannot be traced",
-          {},
-          ""};
-    }
-  }
-  return std::nullopt;
-}
-
-}  // namespace
-
-std::optional<PythonProblem> python_dict_change(
-    std::span<const PythonToken> tokens,
-    const std::vector<const PythonDict*>& dicts) {
-  if (auto remade = remade_dict(tokens, dicts)) return remade;
-  std::map<size_t, size_t> places;  // first bytes to token indices
-  for (const PythonDict* dict : dicts) places[dict->where.begin] = 0;
-  std::vector<size_t> literals;
-  for (size_t i = 0; i < tokens.size(); ++i) {
-    const auto place = places.find(tokens[i].where.begin);
-    if (place == places.end()) continue;
-    place->second = i;
-    literals.push_back(i);
-  }
-  // Dictionaries of two branches both count; their readers compare them.
-  PythonProgram program(tokens, literals,
-                        [](const std::string&) { return std::nullopt; });
-  for (const size_t literal : literals) {
-    const PythonObject* object = program.literal(literal);
-    if (object != nullptr && object->change) return object->change;
-  }
-  for (const PythonDict* dict : dicts) {
-    const size_t literal = places.at(dict->where.begin);
-    for (const PythonEntry& entry : dict->entries) {
-      const std::string& name = tokens[entry.begin].text;
-      const bool is_call = entry.begin + 1 < entry.end &&
-                           tokens[entry.begin].kind == PythonTokenKind::Name &&
-                           tokens[entry.begin + 1].is("(");
-      const PythonObject* meant =
-          is_call ? program.value_in_scopes(literal, name) : nullptr;
-      if (meant == nullptr || is_class_or_none(*meant, name, 0)) continue;
-      return PythonProblem{
-          meant->where,
-          in_backticks(name) + " is redefined here, which is not supported",
-          {},
-          ""};
-    }
-    const PythonObject* now = program.value_in_scope(literal, dict->name);
-    // Another of these dictionaries may have the name.
-    const bool is_plan =
-        now == nullptr || places.contains(now->where.begin) ||
-        (now->is_opaque && now->text.empty() &&
-         std::ranges::any_of(now->items, [&](const PythonItem& item) {
-           return places.contains(item.value->where.begin);
-         }));
-    if (is_plan) continue;
-    return PythonProblem{now->where,
-                         in_backticks(dict->name) +
-                             " is reassigned here, which is not supported",
-                         {},
-                         ""};
-  }
-  return std::nullopt;
 }
 
 }  // namespace shardplan

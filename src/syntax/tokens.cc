@@ -2,13 +2,14 @@
 
 #include "syntax/tokens.h"
 
+#include <utility>
+
 namespace shardplan {
 
-NodeTokens::Token NodeTokens::next() {
+TokenSource::Token TokenSource::next_node() {
   if (open_.empty()) {
-    if (started_) return token_ = Token::End;
-    started_ = true;
-    return token_ = enter(root_);
+    const auto root = std::exchange(root_, std::nullopt);
+    return token_ = root ? enter(*root) : Token::End;
   }
   Open& inner = open_.back();
   const Node node = inner.node;
@@ -28,7 +29,7 @@ NodeTokens::Token NodeTokens::next() {
   return token_ = enter(node.item(inner.next++));
 }
 
-NodeTokens::Token NodeTokens::enter(const Node& node) {
+TokenSource::Token TokenSource::enter(const Node& node) {
   text_ = node.text();
   span_ = node.span();
   switch (node.kind()) {
@@ -50,11 +51,13 @@ NodeTokens::Token NodeTokens::enter(const Node& node) {
   return node.is_map() ? Token::BeginObject : Token::BeginArray;
 }
 
-std::optional<int64_t> NodeTokens::integer() const {
+std::optional<int64_t> TokenSource::integer() const {
+  if (json_ != nullptr) return json_->integer();
   return token_ == Token::Number ? integer_ : std::nullopt;
 }
 
-bool NodeTokens::skip_value() {
+bool TokenSource::skip_value() {
+  if (json_ != nullptr) return json_->skip_value();
   if (token_ == Token::BeginObject || token_ == Token::BeginArray) {
     const size_t outside = open_.size() - 1;
     while (open_.size() > outside) next();

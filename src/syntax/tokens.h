@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// NodeTokens: reads a Document token by token, as JsonScanner reads a text.
+// TokenSource: the tokens of either a JSON text or a Document.
 //
-// So a reader written for JsonScanner's functions streams large JSON and reads
-// YAML with the same code. Aliases are visited every time they occur.
-// TokenSource gives the tokens of either; ErrorLimit counts a reader's errors.
+// A reader written for it streams large JSON and reads YAML with the same code.
+// ErrorLimit counts a reader's errors.
 #pragma once
 
 #include <cstddef>
@@ -22,19 +21,27 @@
 
 namespace shardplan {
 
-class NodeTokens {
+// The guarantees of JsonScanner for its tokens also apply here. Aliases of a
+// Document are visited every time they occur. The owner of the scanner must
+// report the syntax error behind Token::Error.
+class TokenSource {
  public:
   using Token = JsonScanner::Token;
 
-  // The document must outlive this object.
-  explicit NodeTokens(const Document& document) : root_(document.root()) {}
+  // The argument must outlive this object.
+  explicit TokenSource(JsonScanner& json) : json_(&json) {}
+  explicit TokenSource(const Document& document) : root_(document.root()) {}
 
-  Token next();
-  Token token() const { return token_; }
-  std::string_view text() const { return text_; }
-  Span span() const { return span_; }
+  Token next() { return json_ != nullptr ? json_->next() : next_node(); }
+  Token token() const { return json_ != nullptr ? json_->token() : token_; }
+  std::string_view text() const {
+    return json_ != nullptr ? json_->text() : text_;
+  }
+  Span span() const { return json_ != nullptr ? json_->span() : span_; }
   std::optional<int64_t> integer() const;
   bool skip_value();
+  // The scanner of a text, which can look ahead; null for a Document.
+  JsonScanner* scanner() { return json_; }
 
  private:
   struct Open {
@@ -42,53 +49,18 @@ class NodeTokens {
     size_t next = 0;        // entry to read
     bool key_read = false;  // of that entry
   };
+  Token next_node();
   Token enter(const Node& node);
 
-  Node root_;
-  bool started_ = false;
+  JsonScanner* json_ = nullptr;
+  // For a Document: the root until it is read, the enclosing lists and maps,
+  // and the current token.
+  std::optional<Node> root_;
   std::vector<Open> open_;
   Token token_ = Token::Null;
   std::string_view text_;
   Span span_;
   std::optional<int64_t> integer_;
-};
-
-// TokenSource: the tokens of either a JSON text or a Document.
-//
-// A reader written for it streams large JSON and reads YAML with the same code.
-// The guarantees of JsonScanner for its tokens also apply here. The owner of
-// the scanner must report the syntax error behind Token::Error.
-
-class TokenSource {
- public:
-  using Token = JsonScanner::Token;
-
-  // The argument must outlive this object.
-  explicit TokenSource(JsonScanner& json) : json_(&json) {}
-  explicit TokenSource(NodeTokens& nodes) : nodes_(&nodes) {}
-
-  Token next() { return json_ != nullptr ? json_->next() : nodes_->next(); }
-  Token token() const {
-    return json_ != nullptr ? json_->token() : nodes_->token();
-  }
-  std::string_view text() const {
-    return json_ != nullptr ? json_->text() : nodes_->text();
-  }
-  Span span() const {
-    return json_ != nullptr ? json_->span() : nodes_->span();
-  }
-  std::optional<int64_t> integer() const {
-    return json_ != nullptr ? json_->integer() : nodes_->integer();
-  }
-  bool skip_value() {
-    return json_ != nullptr ? json_->skip_value() : nodes_->skip_value();
-  }
-  // The scanner of a text, which can look ahead; null for a Document.
-  JsonScanner* scanner() { return json_; }
-
- private:
-  JsonScanner* json_ = nullptr;
-  NodeTokens* nodes_ = nullptr;
 };
 
 // ErrorLimit: allows several errors in one run, but not a million.

@@ -1,11 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "syntax/utf8.h"
 
+#include <charconv>
+
 #include <fmt/format.h>
 
 #include "base/text.h"
 
 namespace shardplan {
+
+std::optional<uint32_t> leading_hex(std::string_view text, size_t count) {
+  const std::string_view digits = text.substr(0, count);
+  const char* const end = digits.data() + digits.size();
+  uint32_t value = 0;
+  const auto result = std::from_chars(digits.data(), end, value, 16);
+  if (digits.size() < count || result.ptr != end) return std::nullopt;
+  return value;
+}
 
 std::string text_escape(char32_t code) {
   if (code == U'"' || code == U'\\') {
@@ -18,9 +29,18 @@ std::string text_escape(char32_t code) {
                         : fmt::format("\\U{:08x}", number);
 }
 
-std::string text_escape_at(std::string_view text, size_t begin, char32_t code) {
-  return code == U'#' && follows_hash(text, begin) ? "\\x23"
-                                                   : text_escape(code);
+std::string escaped_text(std::string_view text, bool short_escapes) {
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    const size_t begin = at;
+    const char32_t code = decode_utf8(text, at);
+    std::string escape = text_escape(code);
+    if (code == U'#' && follows_hash(text, begin)) escape = "\\x23";
+    if (short_escapes && code == U'\n') escape = "\\n";
+    if (short_escapes && code == U'\t') escape = "\\t";
+    out += escape.empty() ? text.substr(begin, at - begin) : escape;
+  }
+  return out;
 }
 
 }  // namespace shardplan

@@ -1,14 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// UTF-8 for readers (RFC 3629): validation (no overlong forms, no surrogates,
-// nothing above U+10FFFF), encoding, and the escapes of text formats.
+// Characters for readers and writers: UTF-8 (RFC 3629) validated (no overlong
+// forms, no surrogates, nothing above U+10FFFF) and encoded, blanks, and the
+// escapes of text formats.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
 namespace shardplan {
+
+constexpr bool is_blank(char c) {
+  return c == ' ' || c == '\n' || c == '\t' || c == '\r';
+}
+
+// Returns the number that the first `count` characters spell in hexadecimal;
+// empty if they are not so many digits.
+std::optional<uint32_t> leading_hex(std::string_view text, size_t count);
 
 // Returns the bytes of the code point at `at`; 0 if they are not valid.
 // REQUIRES: at < text.size().
@@ -56,8 +66,9 @@ inline void append_utf8(std::string& text, uint32_t code_point) {
 
 // Returns the escape, or "" if the character needs none.
 std::string text_escape(char32_t code);
-// Returns the escape of the character at `begin`. Also escapes a `#` after
-// another, as in JSON (append_printable_json).
-std::string text_escape_at(std::string_view text, size_t begin, char32_t code);
+// Returns the text with these escapes. Also escapes a `#` after another, as in
+// JSON (append_printable_json). With `short_escapes`, a line end and a tab
+// become \n and \t.
+std::string escaped_text(std::string_view text, bool short_escapes);
 
 }  // namespace shardplan

@@ -17,6 +17,7 @@
 #include <yaml-cpp/mark.h>
 #include <yaml-cpp/parser.h>
 
+#include "base/checked.h"
 #include "base/text.h"
 #include "base/words.h"
 #include "syntax/document.h"
@@ -33,72 +34,41 @@ constexpr std::string_view kQuoted = "!";  // that of `"text"` and of blocks
 constexpr std::string_view kInclude = "!include";
 constexpr std::string_view kCore = "tag:yaml.org,2002:";
 
-// Stops the parser from within one of its events.
-struct Refused {
-  SyntaxError error;
-};
-
-bool is_blank(char c) {
-  return c == ' ' || c == '\t' || c == '\n' || c == '\r';
-}
-
-bool one_of(std::string_view text, std::span<const std::string_view> words) {
-  return contains(words, text);
-}
+constexpr std::string_view kDigits = "0123456789";
 
 bool is_null_word(std::string_view text) {
-  static constexpr std::array<std::string_view, 4> kWords = {"~", "null",
-                                                             "Null", "NULL"};
-  return one_of(text, kWords);
+  return has_word("~ null Null NULL", text);
 }
 
-bool is_bool_word(std::string_view text) {
-  static constexpr std::array<std::string_view, 6> kWords = {
-      "true", "True", "TRUE", "false", "False", "FALSE"};
-  return one_of(text, kWords);
-}
-
-// Removes leading characters in `set`. Returns their number.
-size_t skip_any(std::string_view& text, std::string_view set) {
-  const size_t count = std::min(text.find_first_not_of(set), text.size());
+// Removes leading characters in `set`, at most `most`. Returns their number.
+size_t skip_any(std::string_view& text, std::string_view set,
+                size_t most = std::string_view::npos) {
+  const size_t count =
+      std::min({text.find_first_not_of(set), text.size(), most});
   text.remove_prefix(count);
   return count;
 }
 
-constexpr std::string_view kDigits = "0123456789";
-
 bool is_integer(std::string_view text) {
-  if (text.substr(0, 2) == "0x") {
+  std::string_view digits = kDigits;
+  if (text.starts_with("0x") || text.starts_with("0o")) {
+    digits = text[1] == 'x' ? "0123456789abcdefABCDEF" : "01234567";
     text.remove_prefix(2);
-    return skip_any(text, "0123456789abcdefABCDEF") > 0 && text.empty();
+  } else {
+    skip_any(text, "-+", 1);
   }
-  if (text.substr(0, 2) == "0o") {
-    text.remove_prefix(2);
-    return skip_any(text, "01234567") > 0 && text.empty();
-  }
-  if (!text.empty() && (text[0] == '-' || text[0] == '+')) {
-    text.remove_prefix(1);
-  }
-  return skip_any(text, kDigits) > 0 && text.empty();
+  return skip_any(text, digits) > 0 && text.empty();
 }
 
 bool is_real(std::string_view text) {
-  static constexpr std::array<std::string_view, 6> kWords = {
-      ".inf", ".Inf", ".INF", ".nan", ".NaN", ".NAN"};
-  const bool is_signed = !text.empty() && (text[0] == '-' || text[0] == '+');
-  if (is_signed) text.remove_prefix(1);
-  if (one_of(text, std::span(kWords).first(is_signed ? 3 : 6))) return true;
+  const bool is_signed = skip_any(text, "-+", 1) > 0;
+  if (has_word(".inf .Inf .INF", text)) return true;
+  if (has_word(".nan .NaN .NAN", text)) return !is_signed;
   size_t digits = skip_any(text, kDigits);
-  if (!text.empty() && text[0] == '.') {
-    text.remove_prefix(1);
-    digits += skip_any(text, kDigits);
-  }
+  if (skip_any(text, ".", 1) > 0) digits += skip_any(text, kDigits);
   if (digits == 0) return false;
-  if (!text.empty() && (text[0] == 'e' || text[0] == 'E')) {
-    text.remove_prefix(1);
-    if (!text.empty() && (text[0] == '-' || text[0] == '+')) {
-      text.remove_prefix(1);
-    }
+  if (skip_any(text, "eE", 1) > 0) {
+    skip_any(text, "-+", 1);
     if (skip_any(text, kDigits) == 0) return false;
   }
   return text.empty();
@@ -107,15 +77,15 @@ bool is_real(std::string_view text) {
 // Returns the kind in YAML 1.2's core schema: `yes`, `on` and `1:30` are text.
 NodeKind plain_kind(std::string_view text) {
   if (text.empty() || is_null_word(text)) return NodeKind::Null;
-  if (is_bool_word(text)) return NodeKind::Bool;
+  if (has_word("true True TRUE false False FALSE", text)) return NodeKind::Bool;
   if (is_integer(text)) return NodeKind::Integer;
   return is_real(text) ? NodeKind::Real : NodeKind::String;
 }
 
-std::string_view core_tag(NodeKind kind) {
+std::string core_tag(NodeKind kind) {
   static constexpr std::array<std::string_view, 7> kNames = {
       "null", "bool", "int", "float", "str", "seq", "map"};
-  return kNames.at(static_cast<size_t>(kind));
+  return std::string(kCore).append(nth(kNames, kind));
 }
 
 // Finds the ends of items. yaml-cpp reports only the beginnings, including
@@ -198,7 +168,7 @@ class Places {
         ++end;
       }
     }
-    throw Refused{{"a quoted string is not closed", character(begin), ""}};
+    throw SyntaxError{"a quoted string is not closed", character(begin), ""};
   }
 
   const SourceFile& source_;
@@ -254,12 +224,12 @@ class Handler : public YAML::EventHandler {
     const Span where = places_.word(places_.offset(mark));
     const auto found = anchors_.find(anchor);
     if (found == anchors_.end()) {
-      refuse(where, "an alias refers to a value that contains it", "");
+      refuse(where, "an alias refers to a value that contains it");
     }
     const Anchor& target = found->second;
     aliased_ += target.nodes;
     if (aliased_ > kMaxExpanded) {
-      refuse(where, "aliases expand to more than 1,000,000 nodes", "");
+      refuse(where, "aliases expand to more than 1,000,000 nodes");
     }
     last_end_ = where.end;
     nodes_ += target.nodes;
@@ -269,7 +239,7 @@ class Handler : public YAML::EventHandler {
       return;
     }
     grow(target.height, where);
-    builder_.repeat(target.node);
+    builder_.attach(target.node);
   }
 
   void OnSequenceStart(const YAML::Mark& mark, const std::string& tag,
@@ -305,12 +275,13 @@ class Handler : public YAML::EventHandler {
     char bracket = '\0';  // the closing bracket, in flow style
   };
 
+  // Stops the parser from within one of its events.
   [[noreturn]] static void refuse(Span where, std::string message,
-                                  std::string help) {
-    throw Refused{{std::move(message), where, std::move(help)}};
+                                  std::string help = "") {
+    throw SyntaxError{std::move(message), where, std::move(help)};
   }
   [[noreturn]] static void refuse_key(Span where) {
-    refuse(where, "a key must be a string", "");
+    refuse(where, "a key must be a string");
   }
 
   void put_key(NodeKind kind, std::string_view text, Span where) {
@@ -328,7 +299,7 @@ class Handler : public YAML::EventHandler {
     ++nodes_;
     if (builder_.wants_key()) {
       if (anchor != YAML::NullAnchor) {
-        anchors_[anchor] = {builder_.detached(text, where)};
+        anchors_[anchor] = {builder_.detached(NodeKind::String, text, where)};
       }
       put_key(kind, text, where);
       return;
@@ -345,7 +316,7 @@ class Handler : public YAML::EventHandler {
         NodeKind::Null, NodeKind::Bool, NodeKind::Integer, NodeKind::Real,
         NodeKind::String};
     for (const NodeKind kind : kScalars) {
-      if (tag != std::string(kCore).append(core_tag(kind))) continue;
+      if (tag != core_tag(kind)) continue;
       const NodeKind own =
           plain == NodeKind::String ? plain_kind(value) : plain;
       const bool widened = kind == NodeKind::Real && own == NodeKind::Integer;
@@ -356,7 +327,7 @@ class Handler : public YAML::EventHandler {
 
   [[noreturn]] void refuse_tag(const std::string& tag,
                                const YAML::Mark& mark) const {
-    const bool core = tag.substr(0, kCore.size()) == kCore;
+    const bool core = tag.starts_with(kCore);
     refuse(places_.word(places_.offset(mark)),
            "tag " + in_backticks(core ? "!!" + tag.substr(kCore.size()) : tag) +
                " does not match its value",
@@ -369,7 +340,7 @@ class Handler : public YAML::EventHandler {
     const uint64_t offset = places_.value(mark);
     if (builder_.wants_key()) refuse_key(places_.character(offset));
     if (tag != kPlain && tag != kQuoted && !tag.empty() &&
-        tag != std::string(kCore).append(core_tag(kind))) {
+        tag != core_tag(kind)) {
       refuse_tag(tag, mark);
     }
     const char c = places_.character_at(offset);
@@ -399,7 +370,7 @@ class Handler : public YAML::EventHandler {
   // maps.
   void grow(size_t height, Span where) {
     if (open_.size() + height > kMaxYamlDepth) {
-      refuse(where, "values are nested deeper than 256 levels", "");
+      refuse(where, "values are nested deeper than 256 levels");
     }
     if (!open_.empty()) {
       open_.back().height = std::max(open_.back().height, height + 1);
@@ -441,14 +412,17 @@ std::optional<SyntaxError> bad_character(const Places& places,
 // Returns the first tab in the indentation of a line, which YAML does not
 // allow.
 std::optional<uint64_t> tab_of_indentation(std::string_view text, uint64_t at) {
-  const size_t end = std::min<size_t>(at, text.size());
-  const size_t before = end == 0 ? text.npos : text.rfind('\n', end - 1);
-  const size_t line = before == text.npos ? 0 : before + 1;
+  const size_t line = text.substr(0, at).rfind('\n') + 1;  // npos + 1 is 0
   const size_t first = text.find_first_not_of(" \t", line);
   const size_t tab = text.find('\t', line);
-  return tab != text.npos && tab < std::min(first, text.size())
-             ? std::optional<uint64_t>(tab)
-             : std::nullopt;
+  return tab < first ? std::optional<uint64_t>(tab) : std::nullopt;
+}
+
+bool starts_name(char c) { return is_letter(c) || c == '_'; }
+
+// Returns whether the word is a boolean or null of YAML 1.1 or 1.2.
+bool is_reserved(std::string_view text) {
+  return has_word("y yes n no on off true false null", lower_case(text));
 }
 
 }  // namespace
@@ -457,8 +431,8 @@ std::optional<SyntaxError> read_yaml(const SourceFile& source,
                                      DocumentBuilder& builder,
                                      Includes includes) {
   const std::string_view text = source.text();
-  const bool marked = text.substr(0, 3) == kByteOrderMark;
-  const uint64_t base = marked ? kByteOrderMark.size() : 0;
+  const uint64_t base =
+      text.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0;
   const Places places(source, base);
   if (auto error = bad_character(places, text)) return error;
   try {
@@ -467,8 +441,8 @@ std::optional<SyntaxError> read_yaml(const SourceFile& source,
     Handler handler(places, builder, includes);
     // The second call finds the text that the first one ignored.
     if (parser.HandleNextDocument(handler)) parser.HandleNextDocument(handler);
-  } catch (const Refused& refused) {
-    return refused.error;
+  } catch (const SyntaxError& error) {
+    return error;
   } catch (const YAML::Exception& problem) {
     const uint64_t at = places.offset(problem.mark);
     if (const auto tab = tab_of_indentation(text, at)) {
@@ -481,26 +455,8 @@ std::optional<SyntaxError> read_yaml(const SourceFile& source,
   return std::nullopt;
 }
 
-namespace {
-
-bool starts_name(char c) { return is_letter(c) || c == '_'; }
-
-// Returns whether the word is a boolean or null of YAML 1.1 or 1.2.
-bool is_reserved(std::string_view text) {
-  return has_word("y yes n no on off true false null", lower_case(text));
-}
-
-}  // namespace
-
 std::string yaml_string(std::string_view text) {
-  std::string out = "\"";
-  for (size_t at = 0; at < text.size();) {
-    const size_t begin = at;
-    const char32_t code = decode_utf8(text, at);
-    const std::string escape = text_escape_at(text, begin, code);
-    out += escape.empty() ? text.substr(begin, at - begin) : escape;
-  }
-  return out + "\"";
+  return "\"" + escaped_text(text, false) + "\"";
 }
 
 std::string yaml_word(std::string_view text) {
