@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rule dialects, one file each, in the order of io/load.cc.
+// The rule dialects, one file each, in the order of io/load_rules.cc.
 #pragma once
 
+#include <string_view>
+
+#include "base/source.h"
+#include "core/rules.h"
 #include "io/load.h"
 
 namespace shardplan {
@@ -16,6 +20,12 @@ inline constexpr RuleForm kRecordedForm = {
 inline constexpr std::string_view kNoPatterns =
     "the file has only logical axis rules: give the parameter `axes` in a "
     "manifest";
+
+// Completes a tensor-parallel plan over one axis that module hooks run:
+// transformers' `tp_plan` and PyTorch's parallelize_module. Hooks run exactly
+// the collectives that the plan's styles name. Declares the axis and appends a
+// rule that replicates every parameter that no entry of the plan names.
+void end_plan_of_hooks(std::string_view axis, Span where, RuleSet& rules);
 
 extern const RuleDialect kFlax;
 extern const RuleDialect kLevanter;

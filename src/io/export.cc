@@ -4,37 +4,28 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <numeric>
 #include <set>
 #include <unordered_map>
 #include <utility>
 
+#include "base/checked.h"
 #include "base/text.h"
 #include "base/words.h"
 #include "core/partition_axis.h"
 #include "core/views.h"
 
 namespace shardplan {
-
-std::span<const ExportTarget> export_targets() {
-  static const std::array<ExportTarget, 10> kTargets = {
-      kYamlTarget,   kJsonTarget,     kPythonTarget,   kJaxTarget,
-      kFlaxTarget,   kMaxTextTarget,  kHfTpPlanTarget, kDtensorTarget,
-      kShardyTarget, kMegatronTarget,
-  };
-  return kTargets;
-}
-
-const ExportTarget* find_export_target(std::string_view name) {
-  return find_named(export_targets(), name);
-}
-
 namespace {
 
 constexpr std::string_view kOfHooks = "the collectives run by the plan's hooks";
 
-using Reason = std::function<std::string(const Placement&)>;
+// Returns " and 2 more" for three items, of which the first is named.
+std::string and_more(int64_t count) {
+  return count > 1 ? " and " + count_text(count - 1) + " more" : "";
+}
 
 // Describes the first dimension that its axes do not divide, with the sizes.
 std::string uneven_text(const Plan& plan, const Placement& placement) {
@@ -52,22 +43,15 @@ std::string uneven_text(const Plan& plan, const Placement& placement) {
   return "";
 }
 
-bool names_unconstrained(const PartitionSpec& spec) {
-  return std::ranges::any_of(spec.dims, [](const AxisNames& axes) {
-    return contains(axes, kUnconstrained);
-  });
-}
-
 // Reports one error for all parameters with a reason; returns false when there
 // are any.
-bool report_those_with(const ExportInput& input, const Reason& reason,
-                       const std::string& message, const std::string& help,
-                       Diagnostics& diags) {
+bool report_those_with(
+    const ExportInput& input,
+    const std::function<std::string(const Placement&)>& reason,
+    const std::string& message, const std::string& help, Diagnostics& diags) {
   std::vector<std::string> why;
-  why.reserve(input.plan.placements.size());
-  for (const Placement& placement : input.plan.placements) {
-    why.push_back(reason(placement));
-  }
+  std::ranges::transform(input.plan.placements, std::back_inserter(why),
+                         reason);
   std::vector<size_t> parameters;
   for (size_t i = 0; i < input.manifest.size(); ++i) {
     if (!why[input.plan.placement_of[i]].empty()) parameters.push_back(i);
@@ -96,8 +80,8 @@ bool repeats_axis(const PartitionSpec& spec, const RuleSet& rules,
       const bool marked = axis.text().starts_with(kMesh);
       const AxisName name =
           marked ? AxisName(axis.text().substr(kMesh.size())) : axis;
-      const AxisNames& declared = rules.declared_axes;
-      const bool known = marked || mesh.find(name) || contains(declared, name);
+      const bool known =
+          marked || mesh.find(name) || contains(rules.declared_axes, name);
       if (!known && (!is_axis_name(name) || is_logical_name(name, rules) ||
                      find_semantic_token(name, true))) {
         continue;
@@ -110,9 +94,8 @@ bool repeats_axis(const PartitionSpec& spec, const RuleSet& rules,
 
 // Returns whether an axis was dropped because a spec names it twice.
 bool dropped_repeat(const Placement& placement) {
-  return std::ranges::any_of(placement.corrections, [](const Correction& c) {
-    return c.code == Code::RepeatedAxis;
-  });
+  return std::ranges::find(placement.corrections, Code::RepeatedAxis,
+                           &Correction::code) != placement.corrections.end();
 }
 
 // Returns whether a reader of the rules as written would use an axis twice,
@@ -130,252 +113,13 @@ bool rules_repeat_axes(const ExportInput& input) {
 // Returns whether `prefix` shards a dimension that `drop` would replicate.
 bool policy_decides(const Plan& plan) {
   if (plan.on_indivisible != OnIndivisible::Prefix) return false;
-  for (const Placement& placement : plan.placements) {
-    for (const Correction& c : placement.corrections) {
-      const auto dim = static_cast<size_t>(c.dim);
-      if (c.code == Code::IndivisibleDimension &&
-          dim < placement.spec.dims.size() &&
-          !placement.spec.dims[dim].empty()) {
-        return true;
-      }
-    }
-  }
-  return false;
-}
-
-}  // namespace
-
-void report_inexpressible(const ExportInput& input,
-                          const std::vector<size_t>& parameters,
-                          const std::string& message, const std::string& why,
-                          const std::string& help, Diagnostics& diags) {
-  std::vector<std::string> names;
-  for (const size_t i : parameters) names.emplace_back(input.manifest.name(i));
-  std::string who = in_backticks(names.front());
-  if (names.size() > 1) {
-    who += " and " + count_text(std::ssize(names) - 1) + " more";
-  }
-  diags
-      .error(Code::Inexpressible, input.manifest.where(parameters.front()),
-             message + " " + who)
-      .fact(why)
-      .help(help)
-      .parameters(std::move(names));
-}
-
-bool specs_are_expressible(const ExportInput& input, std::string_view target,
-                           Diagnostics& diags) {
-  const std::string cannot = "`" + std::string(target) + "` cannot express ";
-  bool good = report_those_with(
-      input,
-      [](const Placement& p) {
-        return p.stored_dims.empty()
-                   ? ""
-                   : "changed by " + p.stored_dims.front().why;
-      },
-      cannot + "the `--declare` change to", "export without `--declare`",
-      diags);
-  good =
-      report_those_with(
-          input, [&](const Placement& p) { return uneven_text(input.plan, p); },
-          cannot + "the `--on-indivisible " +
-              std::string(policy_name(input.plan.on_indivisible)) +
-              "` split of",
-          "pad the dimension, or export with `--on-indivisible drop`", diags) &&
-      good;
-  return report_those_with(
-             input,
-             [](const Placement& p) -> std::string {
-               if (!p.requested || !names_unconstrained(*p.requested)) {
-                 return "";
-               }
-               return "the rule requests " + spec_text(*p.requested) +
-                      "; `?` means UNCONSTRAINED";
-             },
-             cannot + "UNCONSTRAINED, requested for",
-             "write None, or name the axes", diags) &&
-         good;
-}
-
-bool names_are_expressible(const ExportInput& input, std::string_view target,
-                           Diagnostics& diags) {
-  for (size_t i = 0; i < input.manifest.size(); ++i) {
-    const std::string_view name = input.manifest.name(i);
-    if (!name.ends_with('\n')) continue;
-    diags
-        .error(Code::Inexpressible, input.manifest.where(i),
-               "`" + std::string(target) + "` cannot distinguish " +
-                   in_backticks(name) + " from the name without the newline")
-        .help("`--to jax` writes every name unchanged");
-    return false;
-  }
-  return true;
-}
-
-const RuleSet* logical_rules_of(const ExportInput& input,
-                                std::string_view target, Diagnostics& diags) {
-  const std::string name = "`" + std::string(target) + "`";
-  const std::string instead = "`--to jax` writes a spec per parameter";
-  if (input.rules == nullptr) {
-    diags
-        .error(Code::Inexpressible, {},
-               name + " needs logical axis rules: " + input.no_rules)
-        .help(instead);
-    return nullptr;
-  }
-  const RuleSet& rules = *input.rules;
-  if (!rules.rules.empty()) {
-    const Rule& first = rules.rules.front();
-    std::string message = name + " cannot express pattern rules such as " +
-                          in_backticks(first.pattern);
-    if (rules.rules.size() > 1) {
-      message += " and " + count_text(std::ssize(rules.rules) - 1) + " more";
-    }
-    diags.error(Code::Inexpressible, first.where, message)
-        .help("give only logical axis rules; " + instead);
-    return nullptr;
-  }
-  if (rules.logical_rules.empty()) {
-    diags
-        .error(Code::Inexpressible, {},
-               name + " needs logical axis rules, but there are none")
-        .help(instead);
-    return nullptr;
-  }
-  if (rules.logical_reading == LogicalReading::Mapping) {
-    diags
-        .error(Code::Inexpressible, rules.logical_rules.front().where,
-               name +
-                   " assigns each mesh axis once, by priority, but this is a "
-                   "mapping, which assigns it to every name")
-        .help(instead);
-    return nullptr;
-  }
-  for (const LogicalRule& rule : rules.logical_rules) {
-    if (!repeats_axis(PartitionSpec{{rule.axes}}, rules, input.plan.mesh))
-      continue;
-    diags
-        .error(Code::Inexpressible, rule.axes_where,
-               name + " cannot express how the plan resolves " +
-                   axes_text(rule.axes) + ", which names an axis twice")
-        .help("name every axis once; " + instead);
-    return nullptr;
-  }
-  for (size_t i = 0; i < input.manifest.size(); ++i) {
-    if (!dropped_repeat(input.plan.of(i))) continue;
-    diags
-        .error(Code::Inexpressible, input.manifest.where(i),
-               name + " cannot express that " +
-                   in_backticks(input.manifest.name(i)) +
-                   " uses an axis once, although its rules use it twice")
-        .help(instead);
-    return nullptr;
-  }
-  for (const LogicalRule& rule : rules.logical_rules) {
-    for (const AxisName& axis : rule.axes) {
-      const AxisNames& declared = rules.declared_axes;
-      if (input.plan.mesh.find(axis) || !contains(declared, axis)) {
-        continue;
-      }
-      // Without the axis, the rule would no longer block later rules.
-      diags
-          .error(
-              Code::Inexpressible, rule.axes_where,
-              name + " cannot declare axes, and the mesh has no `" + axis + "`")
-          .help("add the axis with `--mesh " + mesh_text(input.plan.mesh) +
-                "," + axis + "=1`");
-      return nullptr;
-    }
-  }
-  return &rules;
-}
-
-std::string why_no_rules(const ExportInput& input) {
-  if (input.rules == nullptr) return input.no_rules;
-  if (policy_decides(input.plan)) {
-    return "rules cannot express `--on-indivisible prefix`";
-  }
-  for (const Rule& rule : input.rules->rules) {
-    if (rule.from_last) return "the rules count dimensions from the end";
-    if (names_unconstrained(rule.spec)) return "a rule uses UNCONSTRAINED";
-    if (rule.decode_dim) return "a rule depends on the size of a dimension";
-  }
-  if (rules_repeat_axes(input)) {
-    return "the rules use an axis twice (SP202), which the plan does not";
-  }
-  return "";
-}
-
-void note_activations(const ExportInput& input, std::string_view target,
-                      Diagnostics& diags) {
-  if (input.rules == nullptr || input.rules->activations.empty()) return;
-  diags.report(Code::Inexpressible, Severity::Note,
-               input.rules->activations.front().where,
-               "`" + std::string(target) + "` leaves out activation specs");
-}
-
-void note_slices(const ExportInput& input, std::string_view target,
-                 Diagnostics& diags) {
-  if (input.rules == nullptr) return;
-  const std::vector<AxisRequest>& slices = input.rules->dcn_mesh;
-  if (std::ranges::all_of(
-          slices, [](const AxisRequest& axis) { return axis.size == 1; })) {
-    return;
-  }
-  diags.report(
-      Code::Inexpressible, Severity::Note, input.rules->mesh_where,
-      "`" + std::string(target) + "` does not record which axes span slices");
-}
-
-void note_hooks(const ExportInput& input, std::string_view target,
-                Diagnostics& diags) {
-  if (input.plan.run_as != RunAs::Hooks) return;
-  auto report = diags.report(Code::Inexpressible, Severity::Note, {},
-                             std::string(kOfHooks) + " are left out: `" +
-                                 std::string(target) +
-                                 "` records only where parameters are stored");
-  const bool is_ours = target == kYamlTarget.name || target == kJsonTarget.name;
-  report.fact(
-      is_ours ? "`run_as: hooks` still records that no compiler adds missing "
-                "collectives"
-              : "it does not record that no compiler adds missing collectives");
-  report.help("run the model from the plan itself");
-}
-
-// The lines become a comment in the written file. A line break within a name
-// would end that comment, so comment_text() escapes names.
-std::vector<std::string> header_lines(const ExportInput& input,
-                                      std::string_view what,
-                                      std::string_view target) {
-  std::vector<std::string> lines = {std::string(what) +
-                                    "; `shardplan export --to " +
-                                    std::string(target) + "`."};
-  for (const std::string& line : input.origin) lines.push_back(line);
-  lines.push_back("mesh: " + mesh_text(input.plan.mesh));
-  if (input.plan.run_as == RunAs::Hooks) {
-    lines.push_back(std::string(kOfHooks) + " are left out");
-  }
-  return lines;
-}
-
-void add_left_out(int64_t count, std::vector<std::string>& lines) {
-  if (count == 0) return;
-  lines.push_back(plural(count, "parameter") +
-                  " left out: no matching rule (SP101)");
-}
-
-std::string comment_text(const std::vector<std::string>& lines) {
-  std::string text;
-  for (const std::string& line : lines) text += "# " + printable(line) + "\n";
-  return text;
-}
-
-namespace {
-
-bool separates(char c) { return c == '/' || c == '.'; }
-
-bool is_number(std::string_view part) {
-  return !part.empty() && std::ranges::all_of(part, is_digit);
+  return std::ranges::any_of(plan.placements, [](const Placement& placement) {
+    const std::vector<AxisNames>& dims = placement.spec.dims;
+    return std::ranges::any_of(placement.corrections, [&](const Correction& c) {
+      return c.code == Code::IndivisibleDimension &&
+             to_size(c.dim) < dims.size() && !nth(dims, c.dim).empty();
+    });
+  });
 }
 
 // Returns the name's pattern with `[0-9]+` for every number. Two names share a
@@ -383,14 +127,12 @@ bool is_number(std::string_view part) {
 std::string numbered_pattern(std::string_view name) {
   std::string pattern = "^";
   for (size_t begin = 0; begin <= name.size();) {
-    size_t end = begin;
-    while (end < name.size() && !separates(name[end])) ++end;
+    const size_t end = std::min(name.find_first_of("/.", begin), name.size());
     const std::string_view part = name.substr(begin, end - begin);
-    if (is_number(part)) {
+    if (!part.empty() && std::ranges::all_of(part, is_digit)) {
       pattern += "[0-9]+";
     } else {
-      const std::string exact = exact_pattern(part);
-      pattern.append(exact, 1, exact.size() - 2);
+      pattern += escape_pattern(part);
     }
     if (end < name.size()) pattern += name[end] == '.' ? "\\." : "/";
     begin = end + 1;
@@ -401,6 +143,7 @@ std::string numbered_pattern(std::string_view name) {
 // The parameters that share one numbered pattern.
 struct PatternGroup {
   size_t first = 0;
+  int64_t members = 0;
   bool one_spec = true;
 };
 
@@ -408,58 +151,8 @@ AxisName dealt_over(const Placement& placement) {
   return placement.dealt ? placement.dealt->axis : AxisName();
 }
 
-bool is_placed_alike(const Placement& a, const Placement& b) {
-  return a.spec == b.spec && dealt_over(a) == dealt_over(b);
-}
-
-}  // namespace
-
-bool is_left_out(const ExportInput& input, size_t parameter) {
-  return !input.replicate_unmatched &&
-         input.plan.is_unmatched(input.plan.of(parameter));
-}
-
-ResolvedTable resolved_table(const ExportInput& input) {
-  const Manifest& manifest = input.manifest;
-  std::unordered_map<std::string, size_t> number_of;
-  std::vector<PatternGroup> groups;
-  std::vector<size_t> group_of;
-  group_of.reserve(manifest.size());
-  for (size_t i = 0; i < manifest.size(); ++i) {
-    const auto [entry, is_new] = number_of.try_emplace(
-        numbered_pattern(manifest.name(i)), groups.size());
-    if (is_new) groups.push_back({i, true});
-    group_of.push_back(entry->second);
-    PatternGroup& group = groups[entry->second];
-    group.one_spec =
-        group.one_spec &&
-        is_left_out(input, i) == is_left_out(input, group.first) &&
-        is_placed_alike(input.plan.of(i), input.plan.of(group.first));
-  }
-  std::vector<int64_t> members(groups.size());
-  for (const size_t group : group_of) ++members[group];
-
-  ResolvedTable table;
-  for (size_t i = 0; i < manifest.size(); ++i) {
-    if (is_left_out(input, i)) {
-      ++table.left_out;
-      continue;
-    }
-    const PatternGroup& group = groups[group_of[i]];
-    const bool folded = group.one_spec && members[group_of[i]] > 1;
-    if (folded && group.first != i) continue;
-    table.entries.push_back({folded ? numbered_pattern(manifest.name(i))
-                                    : exact_pattern(manifest.name(i)),
-                             input.plan.of(i).spec, input.plan.of(i).view,
-                             dealt_over(input.plan.of(i))});
-  }
-  return table;
-}
-
 // Targets with one mesh: rewrites a plan and its rules on the sub-axes of the
 // mesh and of the views that parameters are placed on.
-
-namespace {
 
 bool deals_are_expressible(const ExportInput& input, const std::string& target,
                            Diagnostics& diags) {
@@ -526,13 +219,12 @@ std::string part_name(std::string name, const ExportInput& input) {
   const size_t at = name.find(":(");
   if (at == std::string::npos) return name;
   name.replace(at, 2, "_").replace(name.find(')'), 1, "x");
-  const auto is_taken = [&] {
-    return input.plan.mesh.find(name) ||
-           (input.rules != nullptr &&
-            (contains(input.rules->declared_axes, AxisName(name)) ||
-             is_logical_name(name, *input.rules)));
-  };
-  while (is_taken()) name += "_";
+  while (input.plan.mesh.find(name) ||
+         (input.rules != nullptr &&
+          (contains(input.rules->declared_axes, AxisName(name)) ||
+           is_logical_name(name, *input.rules)))) {
+    name += "_";
+  }
   return name;
 }
 
@@ -607,16 +299,14 @@ std::optional<RuleSet> on_sub_axes(const RuleSet& rules, const Mesh& mesh,
   return result;
 }
 
-// Returns "views: experts ep=4,etp=2 of mesh dp=2,tp=4", and the split axes.
-std::vector<std::string> sub_axes_lines(const SubAxes& sub) {
-  if (sub.before.views().empty()) return {};
-  std::vector<std::string> lines = {"views: " +
-                                    joined_of(sub.before.views(), ", ",
-                                              [](const MeshView& view) {
-                                                return view.name + " " +
-                                                       axes_text(view.axes);
-                                              }) +
-                                    " of mesh " + mesh_text(sub.before)};
+// Adds "views: experts ep=4,etp=2 of mesh dp=2,tp=4", and the split axes.
+void add_sub_axes_lines(const SubAxes& sub, std::vector<std::string>& lines) {
+  if (sub.before.views().empty()) return;
+  const auto text = [](const MeshView& view) {
+    return view.name + " " + axes_text(view.axes);
+  };
+  lines.push_back("views: " + joined_of(sub.before.views(), ", ", text) +
+                  " of mesh " + mesh_text(sub.before));
   std::string cut;
   for (const Axis& axis : sub.before.all_axes()) {
     const AxisNames& parts = sub.parts.at(axis.name);
@@ -625,7 +315,6 @@ std::vector<std::string> sub_axes_lines(const SubAxes& sub) {
            joined(texts_of(parts), ",");
   }
   if (!cut.empty()) lines.push_back(cut);
-  return lines;
 }
 
 // Refuses views without common sub-axes, and rows that torch.chunk, which
@@ -664,10 +353,272 @@ bool fits_one_mesh(const ExportInput& input, const std::optional<SubAxes>& sub,
 
 }  // namespace
 
+std::span<const ExportTarget> export_targets() {
+  static const std::array<ExportTarget, 10> kTargets = {
+      kYamlTarget,   kJsonTarget,     kPythonTarget,   kJaxTarget,
+      kFlaxTarget,   kMaxTextTarget,  kHfTpPlanTarget, kDtensorTarget,
+      kShardyTarget, kMegatronTarget,
+  };
+  return kTargets;
+}
+
+const ExportTarget* find_export_target(std::string_view name) {
+  return find_named(export_targets(), name);
+}
+
+bool names_unconstrained(const PartitionSpec& spec) {
+  return std::ranges::any_of(spec.dims, [](const AxisNames& axes) {
+    return contains(axes, kUnconstrained);
+  });
+}
+
+void report_inexpressible(const ExportInput& input,
+                          const std::vector<size_t>& parameters,
+                          const std::string& message, const std::string& why,
+                          const std::string& help, Diagnostics& diags) {
+  std::vector<std::string> names;
+  for (const size_t i : parameters) names.emplace_back(input.manifest.name(i));
+  diags
+      .error(Code::Inexpressible, input.manifest.where(parameters.front()),
+             message + " " + in_backticks(names.front()) +
+                 and_more(std::ssize(names)))
+      .fact(why)
+      .help(help)
+      .parameters(std::move(names));
+}
+
+bool specs_are_expressible(const ExportInput& input, std::string_view target,
+                           Diagnostics& diags) {
+  const std::string cannot = in_backticks(target) + " cannot express ";
+  bool good = report_those_with(
+      input,
+      [](const Placement& p) {
+        return p.stored_dims.empty()
+                   ? ""
+                   : "changed by " + p.stored_dims.front().why;
+      },
+      cannot + "the `--declare` change to", "export without `--declare`",
+      diags);
+  good =
+      report_those_with(
+          input, [&](const Placement& p) { return uneven_text(input.plan, p); },
+          cannot + "the `--on-indivisible " +
+              std::string(policy_name(input.plan.on_indivisible)) +
+              "` split of",
+          "pad the dimension, or export with `--on-indivisible drop`", diags) &&
+      good;
+  return report_those_with(
+             input,
+             [](const Placement& p) {
+               return !p.requested || !names_unconstrained(*p.requested)
+                          ? ""
+                          : "the rule requests " + spec_text(*p.requested) +
+                                "; `?` means UNCONSTRAINED";
+             },
+             cannot + "UNCONSTRAINED, requested for",
+             "write None, or name the axes", diags) &&
+         good;
+}
+
+bool names_are_expressible(const ExportInput& input, std::string_view target,
+                           Diagnostics& diags) {
+  for (size_t i = 0; i < input.manifest.size(); ++i) {
+    const std::string_view name = input.manifest.name(i);
+    if (!name.ends_with('\n')) continue;
+    diags
+        .error(Code::Inexpressible, input.manifest.where(i),
+               in_backticks(target) + " cannot distinguish " +
+                   in_backticks(name) + " from the name without the newline")
+        .help("`--to jax` writes every name unchanged");
+    return false;
+  }
+  return true;
+}
+
+const RuleSet* logical_rules_of(const ExportInput& input,
+                                std::string_view target, Diagnostics& diags) {
+  const Mesh& mesh = input.plan.mesh;
+  const std::string instead = "`--to jax` writes a spec per parameter";
+  const auto refuse = [&](Span where, const std::string& why,
+                          const std::string& help) {
+    diags.error(Code::Inexpressible, where, in_backticks(target) + why)
+        .help(help);
+    return nullptr;
+  };
+  if (input.rules == nullptr) {
+    return refuse({}, " needs logical axis rules: " + input.no_rules, instead);
+  }
+  const RuleSet& rules = *input.rules;
+  if (!rules.rules.empty()) {
+    const Rule& first = rules.rules.front();
+    return refuse(first.where,
+                  " cannot express pattern rules such as " +
+                      in_backticks(first.pattern) +
+                      and_more(std::ssize(rules.rules)),
+                  "give only logical axis rules; " + instead);
+  }
+  if (rules.logical_rules.empty()) {
+    return refuse({}, " needs logical axis rules, but there are none", instead);
+  }
+  if (rules.logical_reading == LogicalReading::Mapping) {
+    return refuse(rules.logical_rules.front().where,
+                  " assigns each mesh axis once, by priority, but this is a "
+                  "mapping, which assigns it to every name",
+                  instead);
+  }
+  for (const LogicalRule& rule : rules.logical_rules) {
+    if (!repeats_axis(PartitionSpec{{rule.axes}}, rules, mesh)) continue;
+    return refuse(rule.axes_where,
+                  " cannot express how the plan resolves " +
+                      axes_text(rule.axes) + ", which names an axis twice",
+                  "name every axis once; " + instead);
+  }
+  for (size_t i = 0; i < input.manifest.size(); ++i) {
+    if (!dropped_repeat(input.plan.of(i))) continue;
+    return refuse(input.manifest.where(i),
+                  " cannot express that " +
+                      in_backticks(input.manifest.name(i)) +
+                      " uses an axis once, although its rules use it twice",
+                  instead);
+  }
+  for (const LogicalRule& rule : rules.logical_rules) {
+    for (const AxisName& axis : rule.axes) {
+      if (mesh.find(axis) || !contains(rules.declared_axes, axis)) continue;
+      // Without the axis, the rule would no longer block later rules.
+      return refuse(
+          rule.axes_where,
+          " cannot declare axes, and the mesh has no `" + axis + "`",
+          "add the axis with `--mesh " + mesh_text(mesh) + "," + axis + "=1`");
+    }
+  }
+  return &rules;
+}
+
+std::string why_no_rules(const ExportInput& input) {
+  if (input.rules == nullptr) return input.no_rules;
+  if (policy_decides(input.plan)) {
+    return "rules cannot express `--on-indivisible prefix`";
+  }
+  for (const Rule& rule : input.rules->rules) {
+    if (rule.from_last) return "the rules count dimensions from the end";
+    if (names_unconstrained(rule.spec)) return "a rule uses UNCONSTRAINED";
+    if (rule.decode_dim) return "a rule depends on the size of a dimension";
+  }
+  if (rules_repeat_axes(input)) {
+    return "the rules use an axis twice (SP202), which the plan does not";
+  }
+  return "";
+}
+
+void note_activations(const ExportInput& input, std::string_view target,
+                      Diagnostics& diags) {
+  if (input.rules == nullptr || input.rules->activations.empty()) return;
+  diags.report(Code::Inexpressible, Severity::Note,
+               input.rules->activations.front().where,
+               in_backticks(target) + " leaves out activation specs");
+}
+
+void note_slices(const ExportInput& input, std::string_view target,
+                 Diagnostics& diags) {
+  if (input.rules == nullptr) return;
+  if (std::ranges::all_of(input.rules->dcn_mesh, [](const AxisRequest& axis) {
+        return axis.size == 1;
+      })) {
+    return;
+  }
+  diags.report(
+      Code::Inexpressible, Severity::Note, input.rules->mesh_where,
+      in_backticks(target) + " does not record which axes span slices");
+}
+
+void note_hooks(const ExportInput& input, std::string_view target,
+                Diagnostics& diags) {
+  if (input.plan.run_as != RunAs::Hooks) return;
+  auto report = diags.report(Code::Inexpressible, Severity::Note, {},
+                             std::string(kOfHooks) +
+                                 " are left out: " + in_backticks(target) +
+                                 " records only where parameters are stored");
+  const bool is_ours = target == kYamlTarget.name || target == kJsonTarget.name;
+  report.fact(
+      is_ours ? "`run_as: hooks` still records that no compiler adds missing "
+                "collectives"
+              : "it does not record that no compiler adds missing collectives");
+  report.help("run the model from the plan itself");
+}
+
+// The lines become a comment in the written file. A line break within a name
+// would end that comment, so comment_text() escapes names.
+std::vector<std::string> header_lines(const ExportInput& input,
+                                      std::string_view what,
+                                      std::string_view target) {
+  std::vector<std::string> lines = {std::string(what) +
+                                    "; `shardplan export --to " +
+                                    std::string(target) + "`."};
+  lines.insert(lines.end(), input.origin.begin(), input.origin.end());
+  lines.push_back("mesh: " + mesh_text(input.plan.mesh));
+  if (input.plan.run_as == RunAs::Hooks) {
+    lines.push_back(std::string(kOfHooks) + " are left out");
+  }
+  return lines;
+}
+
+void add_left_out(int64_t count, std::vector<std::string>& lines) {
+  if (count == 0) return;
+  lines.push_back(plural(count, "parameter") +
+                  " left out: no matching rule (SP101)");
+}
+
+std::string comment_text(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) text += "# " + printable(line) + "\n";
+  return text;
+}
+
+bool is_left_out(const ExportInput& input, size_t parameter) {
+  return !input.replicate_unmatched &&
+         input.plan.is_unmatched(input.plan.of(parameter));
+}
+
+ResolvedTable resolved_table(const ExportInput& input) {
+  const Manifest& manifest = input.manifest;
+  std::unordered_map<std::string, size_t> number_of;
+  std::vector<PatternGroup> groups;
+  std::vector<size_t> group_of;
+  group_of.reserve(manifest.size());
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    const auto [entry, is_new] = number_of.try_emplace(
+        numbered_pattern(manifest.name(i)), groups.size());
+    if (is_new) groups.push_back({i});
+    group_of.push_back(entry->second);
+    PatternGroup& group = groups[entry->second];
+    ++group.members;
+    const Placement& own = input.plan.of(i);
+    const Placement& first = input.plan.of(group.first);
+    group.one_spec = group.one_spec && own.spec == first.spec &&
+                     dealt_over(own) == dealt_over(first) &&
+                     is_left_out(input, i) == is_left_out(input, group.first);
+  }
+  ResolvedTable table;
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    if (is_left_out(input, i)) {
+      ++table.left_out;
+      continue;
+    }
+    const PatternGroup& group = groups[group_of[i]];
+    const bool folded = group.one_spec && group.members > 1;
+    if (folded && group.first != i) continue;
+    const Placement& own = input.plan.of(i);
+    table.entries.push_back({folded ? numbered_pattern(manifest.name(i))
+                                    : exact_pattern(manifest.name(i)),
+                             own.spec, own.view, dealt_over(own)});
+  }
+  return table;
+}
+
 std::optional<std::string> export_text(const ExportTarget& target,
                                        const ExportInput& input,
                                        Diagnostics& diags) {
-  const std::string name = "`" + std::string(target.name) + "`";
+  const std::string name = in_backticks(target.name);
   if (target.views != ExportViews::Deals &&
       target.views != ExportViews::DealsOnly &&
       !deals_are_expressible(input, name, diags)) {
@@ -680,8 +631,9 @@ std::optional<std::string> export_text(const ExportTarget& target,
   if (!fits_one_mesh(input, sub, name, diags)) return std::nullopt;
   const Plan plan = on_sub_axes(input.plan, *sub);
   std::optional<RuleSet> rules;
-  if (input.rules != nullptr)
+  if (input.rules != nullptr) {
     rules = on_sub_axes(*input.rules, input.plan.mesh, *sub);
+  }
   ExportInput one{
       input.manifest, plan, nullptr, input.no_rules, input.replicate_unmatched,
       input.origin};
@@ -691,9 +643,7 @@ std::optional<std::string> export_text(const ExportTarget& target,
     one.no_rules = rules ? "on sub-axes the rules would give a different plan"
                          : "slices do not split axes along sub-axis boundaries";
   }
-  for (std::string& line : sub_axes_lines(*sub)) {
-    one.origin.push_back(std::move(line));
-  }
+  add_sub_axes_lines(*sub, one.origin);
   return target.write(one, diags);
 }
 

@@ -94,6 +94,9 @@ extern const ExportTarget kMegatronTarget;
 // Reports of what a target cannot express (SP014), and the comment at the top
 // of the text that it writes.
 
+// Returns whether a dimension of the spec is UNCONSTRAINED.
+bool names_unconstrained(const PartitionSpec& spec);
+
 // Reports one error: `message`, followed by the name of the first parameter.
 void report_inexpressible(const ExportInput& input,
                           const std::vector<size_t>& parameters,

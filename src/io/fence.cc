@@ -10,8 +10,6 @@
 namespace shardplan {
 namespace {
 
-constexpr std::string_view kGitFolderName = ".git";
-
 // "/a/b" is below "/a" and "/"; "/ab" is not below "/a".
 bool is_below(std::string_view path, std::string_view folder) {
   return path == folder || folder == "/" ||
@@ -40,7 +38,7 @@ bool stays_within(const std::string& path, const std::string& root,
                   Host& host) {
   const auto real = nearest_real(path, host);
   return real && !root.empty() && is_below(*real, root) &&
-         (*real + "/").find("/.git/") == std::string::npos;
+         !contains(*real + "/", "/.git/");
 }
 
 FencedHost::FencedHost(Host& below, std::string root, std::string reason)
@@ -85,7 +83,7 @@ bool FencedHost::has_name(const std::string& folder, const std::string& name) {
 }
 
 std::optional<FileInfo> FencedHost::file_info(const std::string& path) {
-  if (file_name_of(path) == kGitFolderName && !is_admitted(path)) {
+  if (file_name_of(path) == ".git" && !is_admitted(path)) {
     // It is no secret that the folder is a repository; a `.git` above it is
     // ignored.
     const std::string folder = directory_of(path);
@@ -112,16 +110,11 @@ std::vector<std::string> FencedHost::list_directory(const std::string& path) {
 std::shared_ptr<const Bytes> FencedHost::read_file(const std::string& path,
                                                    int64_t limit,
                                                    std::string& why) {
-  switch (access_to(path)) {
-    case Access::Open:
-      return below().read_file(path, limit, why);
-    case Access::Outside:
-      why = "it leads outside " + in_backticks(root_) + ", and " + reason_;
-      return nullptr;
-    case Access::DeadLink:
-      why = "it is a broken symbolic link";
-      return nullptr;
-  }
+  const Access access = access_to(path);
+  if (access == Access::Open) return below().read_file(path, limit, why);
+  why = access == Access::Outside
+            ? "it leads outside " + in_backticks(root_) + ", and " + reason_
+            : "it is a broken symbolic link";
   return nullptr;
 }
 

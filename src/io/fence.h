@@ -31,8 +31,8 @@
 #include <string_view>
 #include <vector>
 
-#include "base/host.h"
 #include "base/forwarding_host.h"
+#include "base/host.h"
 
 namespace shardplan {
 

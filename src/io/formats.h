@@ -2,6 +2,7 @@
 // The manifest formats, one file each, in the order of io/load.cc.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -34,6 +35,20 @@ inline Span empty_span_in(const std::string& name, Diagnostics& diags) {
   auto source = std::make_shared<SourceFile>(name, std::string());
   diags.add_source(source);
   return {source.get(), 0, 0};
+}
+
+// Returns the text from the value on that `key`, in quotes, has in JSON; "" if
+// the text has no such key.
+inline std::string_view json_value_of(std::string_view text,
+                                      std::string_view key) {
+  constexpr std::string_view kBlanks = " \t\r\n";
+  const size_t at = text.find(key);
+  if (at == text.npos) return "";
+  text.remove_prefix(at + key.size());
+  text.remove_prefix(std::min(text.find_first_not_of(kBlanks), text.size()));
+  if (!text.starts_with(':')) return "";
+  text.remove_prefix(1);
+  return text.substr(std::min(text.find_first_not_of(kBlanks), text.size()));
 }
 
 // Returns small models of every architecture that has a shipped set of rules,

@@ -14,6 +14,7 @@
 #include "io/load.h"
 #include "io/other_files.h"
 #include "io/topologies.h"
+#include "syntax/document.h"
 
 namespace shardplan {
 namespace {
@@ -22,71 +23,20 @@ void report_unknown(const std::string& name, Host& host, Diagnostics& diags) {
   const std::vector<std::string> known = shipped_names(kHardwareFolder);
   auto report = diags.error(Code::UnreadableFile, {},
                             "no hardware profile named " + in_backticks(name));
-  std::vector<std::string> longer;  // "h100-sxm" for "h100"
-  for (const std::string& candidate : known) {
-    if (!name.empty() && candidate.starts_with(name)) {
-      longer.push_back(candidate);
-    }
-  }
+  std::vector<std::string> longer = known;  // "h100-sxm" for "h100"
+  std::erase_if(longer, [&](const std::string& candidate) {
+    return name.empty() || !candidate.starts_with(name);
+  });
   if (!longer.empty()) {
     report.help("names with this prefix: " + quoted_names(longer, ", "));
   } else if (const auto near = nearest(name, known)) {
     report.help("did you mean `" + *near + "`?");
   }
   if (host.file_info(name)) {
-    report.help("`./" + std::string(name) + "` is read as a file");
+    report.help("`./" + name + "` is read as a file");
   }
   report.help("`shardplan list hardware` shows all");
 }
-
-}  // namespace
-
-std::vector<HardwareProfile> shipped_hardware() {
-  std::vector<HardwareProfile> profiles;
-  Diagnostics diags;
-  for (const std::string& name : shipped_names(kHardwareFolder)) {
-    auto profile =
-        read_hardware(find_shipped(kHardwareFolder, name, diags), diags);
-    SHARDPLAN_CHECK(profile.has_value());
-    profiles.push_back(*std::move(profile));
-  }
-  return profiles;
-}
-
-bool is_hardware_path(std::string_view name_or_path) {
-  return name_or_path.find_first_of("/.") != std::string_view::npos;
-}
-
-std::optional<HardwareProfile> read_hardware(SourcePtr source,
-                                             Diagnostics& diags,
-                                             Tables tables) {
-  const auto document = parse_document(std::move(source), diags);
-  if (!document) return std::nullopt;
-  return read_hardware_node(document->root(), diags, tables);
-}
-
-std::optional<HardwareProfile> load_hardware(const std::string& name_or_path,
-                                             Host& host, Diagnostics& diags,
-                                             Tables tables) {
-  if (is_hardware_path(name_or_path)) {
-    SourcePtr file = read_source(name_or_path, kWholeFile, host, diags);
-    if (file == nullptr) return std::nullopt;
-    diags.add_source(file);
-    if (refuse_other_hardware(*file, diags)) return std::nullopt;
-    return read_hardware(std::move(file), diags, tables);
-  }
-  // People write L40S and H100; profile names are in lower case.
-  const std::string meant(profile_of_accelerator(name_or_path));
-  SourcePtr shipped = find_shipped(
-      kHardwareFolder, meant.empty() ? lower_case(name_or_path) : meant, diags);
-  if (shipped != nullptr) {
-    return read_hardware(std::move(shipped), diags, tables);
-  }
-  report_unknown(name_or_path, host, diags);
-  return std::nullopt;
-}
-
-namespace {
 
 constexpr std::string_view kNumberForm =
     "write numbers as `{value: 80GiB, source: ID}`, and define ID in `sources`";
@@ -128,18 +78,17 @@ std::optional<int64_t> to_count(const Node& node, std::string_view key,
   if (number && *number >= 1 && *number <= kMaxCount) return number;
   return diags.error(
       Code::MalformedDocument, node.span(),
-      "`" + std::string(key) + "` must be from 1 to " + count_text(kMaxCount));
+      in_backticks(key) + " must be from 1 to " + count_text(kMaxCount));
 }
 
 std::optional<int64_t> to_bytes(const Node& node, std::string_view key,
                                 Diagnostics& diags) {
   const bool scalar = !node.is_null() && !node.is_list() && !node.is_map();
-  if (scalar) {
-    if (const auto bytes = parse_bytes(node.text())) return bytes;
-  }
+  const auto bytes = scalar ? parse_bytes(node.text()) : std::nullopt;
+  if (bytes) return bytes;
   return diags
       .error(Code::MalformedDocument, node.span(),
-             "`" + std::string(key) + "` must be a positive size")
+             in_backticks(key) + " must be a positive size")
       .help(std::string(kByteSizeHelp));
 }
 
@@ -149,7 +98,7 @@ std::optional<double> to_rate(const Node& node, std::string_view key,
   const auto number = node.number();
   if (number && std::isfinite(*number) && *number > 0) return number;
   return diags.error(Code::MalformedDocument, node.span(),
-                     "`" + std::string(key) + "` must be positive and finite");
+                     in_backticks(key) + " must be positive and finite");
 }
 
 std::optional<std::vector<int64_t>> to_extents(const Node& node,
@@ -164,7 +113,7 @@ std::optional<std::vector<int64_t>> to_extents(const Node& node,
   }
   if (!extents.empty()) return extents;
   return diags.error(Code::MalformedDocument, node.span(),
-                     "`" + std::string(key) + "` is empty");
+                     in_backticks(key) + " is empty");
 }
 
 const std::array<std::string, 14> kProfileKeys = {
@@ -184,10 +133,11 @@ class Reader {
     profile_.name = read_name(root);
     profile_.title = read_text(root, "title");
     profile_.vendor = read_text(root, "vendor");
-    const auto card = root.find("generation");
-    const auto known = card ? read_choice(*card, "generation", kGenerationNames)
-                            : std::nullopt;
-    if (known) profile_.generation = static_cast<CardGeneration>(*known + 1);
+    size_t generation = 0;  // index of its name
+    if (choose(root.find("generation"), "generation", kGenerationNames,
+               generation)) {
+      profile_.generation = static_cast<CardGeneration>(generation + 1);
+    }
     read_sources(root);
     if (!good_) return std::nullopt;  // numbers refer to sources
     read_numbers(root);
@@ -221,24 +171,20 @@ class Reader {
   // Returns the value of a required key.
   std::optional<Node> need(const Node& map, std::string_view key) {
     if (auto value = map.find(key)) return value;
-    return fail(map.span(), "`" + std::string(key) + "` is missing");
+    return fail(map.span(), in_backticks(key) + " is missing");
   }
 
-  std::string text_of(const Node& node, std::string_view key) {
-    if (check_kind(node, NodeKind::String, key) && node.text().empty()) {
-      fail(node.span(), "`" + std::string(key) + "` is empty");
+  // Returns "" if there is no node.
+  std::string text_of(const std::optional<Node>& node, std::string_view key) {
+    if (!node) return "";
+    if (check_kind(*node, NodeKind::String, key) && node->text().empty()) {
+      fail(node->span(), in_backticks(key) + " is empty");
     }
-    return std::string(node.text());
+    return std::string(node->text());
   }
 
   std::string read_text(const Node& map, std::string_view key) {
-    const auto node = need(map, key);
-    return node ? text_of(*node, key) : "";
-  }
-
-  std::string read_optional_text(const Node& map, std::string_view key) {
-    const auto node = map.find(key);
-    return node ? text_of(*node, key) : "";
+    return text_of(need(map, key), key);
   }
 
   std::string read_name(const Node& map) {
@@ -252,25 +198,27 @@ class Reader {
     return name;
   }
 
-  template <size_t size>
-  std::optional<size_t> read_choice(
-      const Node& node, std::string_view key,
-      const std::array<std::string_view, size>& names) {
+  // Sets `choice`, an enumerator or an index, to that of the name that the
+  // node, if there is one, has. Returns whether it did.
+  template <typename Choice>
+  bool choose(const std::optional<Node>& node, std::string_view key,
+              std::span<const std::string_view> names, Choice& choice) {
+    if (!node) return false;
     const std::string text = text_of(node, key);
     const auto found = std::ranges::find(names, text);
-    if (found != names.end()) return static_cast<size_t>(found - names.begin());
-    std::string all;
-    for (std::string_view name : names) {
-      all += (all.empty() ? "`" : ", `") + std::string(name) + "`";
+    if (found == names.end()) {
+      fail(node->span(), in_backticks(key) + " must be one of " +
+                             joined_of(names, ", ", in_backticks) + ", not " +
+                             in_backticks(text));
+      return false;
     }
-    return fail(node.span(), "`" + std::string(key) + "` must be one of " +
-                                 all + ", not " + in_backticks(text));
+    choice = static_cast<Choice>(found - names.begin());
+    return true;
   }
 
   void read_sources(const Node& root) {
     const auto sources = need(root, "sources");
-    if (!sources) return;
-    if (!check_kind(*sources, NodeKind::Map, "sources")) return;
+    if (!sources || !check_kind(*sources, NodeKind::Map, "sources")) return;
     static const std::array<std::string, 3> kKeys = {"title", "url", "read"};
     for (size_t i = 0; i < sources->size(); ++i) {
       const Node node = sources->item(i);
@@ -278,7 +226,7 @@ class Reader {
       source.id = sources->key(i);
       if (!check_map(node, source.id, kKeys)) continue;
       source.title = read_text(node, "title");
-      source.url = read_optional_text(node, "url");
+      source.url = text_of(node.find("url"), "url");
       source.read = read_text(node, "read");
       if (!source.read.empty() && !is_date(source.read)) {
         fail(node.find("read")->span(), "`read` is not a date")
@@ -291,10 +239,10 @@ class Reader {
   std::optional<size_t> find_source(const Node& number, std::string_view key) {
     const auto node = number.find("source");
     if (!node) {
-      return fail(number.span(), "`" + std::string(key) + "` has no source")
+      return fail(number.span(), in_backticks(key) + " has no source")
           .help(std::string(kNumberForm));
     }
-    const std::string id = text_of(*node, "source");
+    const std::string id = text_of(node, "source");
     std::vector<std::string> known;
     for (size_t i = 0; i < profile_.sources.size(); ++i) {
       if (profile_.sources[i].id == id) return i;
@@ -316,7 +264,7 @@ class Reader {
     const auto node = map.find(key);
     if (!node) return std::nullopt;
     if (!node->is_map()) {
-      return fail(node->span(), "`" + std::string(key) + "` has no source")
+      return fail(node->span(), in_backticks(key) + " has no source")
           .help(std::string(kNumberForm));
     }
     if (!check_map(*node, key, kKeys)) return std::nullopt;
@@ -329,10 +277,10 @@ class Reader {
       check_kind(*estimated, NodeKind::Bool, "estimated");
       number.estimated = estimated->boolean().value_or(false);
     }
-    number.note = read_optional_text(*node, "note");
+    number.note = text_of(node->find("note"), "note");
     if (number.estimated && number.note.empty()) {
-      fail(node->span(), "`" + std::string(key) +
-                             "` is estimated but has no `note` that says how");
+      fail(node->span(),
+           in_backticks(key) + " is estimated but has no `note` that says how");
     }
     good_ = good_ && converted && source;
     if (!converted || !source) return std::nullopt;
@@ -342,10 +290,9 @@ class Reader {
   }
 
   void read_numbers(const Node& root) {
-    if (need(root, "devices_per_chip")) {
-      const auto devices = read_number(root, "devices_per_chip", &to_count);
-      if (devices) profile_.devices_per_chip = *devices;
-    }
+    need(root, "devices_per_chip");
+    const auto devices = read_number(root, "devices_per_chip", &to_count);
+    if (devices) profile_.devices_per_chip = *devices;
     profile_.devices_per_host =
         read_number(root, "devices_per_host", &to_count);
     profile_.hbm_bytes = read_number(root, "hbm_bytes", &to_bytes);
@@ -354,11 +301,7 @@ class Reader {
     profile_.hbm_bytes_per_second =
         read_number(root, "hbm_bytes_per_second", &to_rate);
     profile_.cache_bytes = read_number(root, "cache_bytes", &to_bytes);
-    check_usable(root);
-  }
-
-  // Catches GB written instead of GiB.
-  void check_usable(const Node& root) {
+    // Catches GB written instead of GiB.
     const auto& usable = profile_.hbm_usable_bytes;
     const auto& nominal = profile_.hbm_bytes;
     if (!usable || (nominal && usable->value <= nominal->value)) return;
@@ -387,8 +330,7 @@ class Reader {
 
   void read_links(const Node& root) {
     const auto links = root.find("links");
-    if (!links) return;
-    if (!check_kind(*links, NodeKind::List, "links")) return;
+    if (!links || !check_kind(*links, NodeKind::List, "links")) return;
     for (size_t i = 0; i < links->size(); ++i) read_link(links->item(i));
   }
 
@@ -399,14 +341,10 @@ class Reader {
     if (!check_map(node, "a link", kKeys)) return;
     LinkTier link;
     link.name = read_name(node);
-    if (const auto topology = need(node, "topology")) {
-      const auto choice = read_choice(*topology, "topology", kTopologyNames);
-      if (choice) link.topology = static_cast<Topology>(*choice);
-    }
-    if (need(node, "bytes_per_second")) {
-      const auto rate = read_number(node, "bytes_per_second", &to_rate);
-      if (rate) link.bytes_per_second = *rate;
-    }
+    choose(need(node, "topology"), "topology", kTopologyNames, link.topology);
+    need(node, "bytes_per_second");
+    const auto rate = read_number(node, "bytes_per_second", &to_rate);
+    if (rate) link.bytes_per_second = *rate;
     link.latency_seconds = read_number(node, "latency_seconds", &to_rate);
     link.devices = read_number(node, "devices", &to_count);
     read_torus(node, link);
@@ -417,17 +355,13 @@ class Reader {
     for (const char* key : {"extents", "wrap", "wrap_multiple"}) {
       const auto found = node.find(key);
       if (found && link.topology != Topology::Torus) {
-        fail(found->span(),
-             "`" + std::string(key) + "` applies only to a torus");
+        fail(found->span(), in_backticks(key) + " applies only to a torus");
       }
     }
     link.extents = read_number(node, "extents", &to_extents);
     link.wrap_multiple = read_number(node, "wrap_multiple", &to_count);
     const auto wrap = node.find("wrap");
-    if (wrap) {
-      const auto choice = read_choice(*wrap, "wrap", kWrapNames);
-      if (choice) link.wrap = static_cast<Wrap>(*choice);
-    }
+    choose(wrap, "wrap", kWrapNames, link.wrap);
     if (wrap.has_value() != node.find("wrap_multiple").has_value()) {
       fail(node.span(), "`wrap` and `wrap_multiple` must be given together");
     }
@@ -442,45 +376,37 @@ class Reader {
     if (!node) return numbers;
     const auto add = [&](std::optional<double> number, const Node& at,
                          std::string_view text) {
-      if (number && std::isfinite(*number) && *number >= 0) {
+      if (numbers.size() == kMaxPoints) {
+        fail(node->span(), in_backticks(key) + " has more than " +
+                               count_text(kMaxPoints) + " numbers");
+      } else if (number && std::isfinite(*number) && *number >= 0) {
         numbers.push_back(*number);
       } else {
-        fail(at.span(), "`" + std::string(key) + "` has " + in_backticks(text) +
+        fail(at.span(), in_backticks(key) + " has " + in_backticks(text) +
                             ", which is not a number of at least 0");
       }
-      return good_;
-    };
-    const auto full = [&] {
-      if (numbers.size() == kMaxPoints) {
-        fail(node->span(), "`" + std::string(key) + "` has more than " +
-                               count_text(kMaxPoints) + " numbers");
-      }
-      return !good_;
     };
     if (node->is_list()) {
-      for (size_t i = 0; i < node->size() && !full(); ++i) {
+      for (size_t i = 0; i < node->size() && good_; ++i) {
         const Node item = node->item(i);
         const bool scalar = !item.is_list() && !item.is_map();
-        if (!add(item.number(), item,
-                 scalar ? item.text() : kind_name(item.kind()))) {
-          break;
-        }
+        add(item.number(), item, scalar ? item.text() : kind_name(item.kind()));
       }
     } else if (node->is_map() || node->is_null()) {
-      fail(node->span(),
-           "`" + std::string(key) +
-               "` must be a list of numbers or a string of numbers");
+      fail(node->span(), in_backticks(key) +
+                             " must be a list of numbers or a string of "
+                             "numbers");
     } else {
       constexpr std::string_view kBlanks = " \t\r\n";
       std::string_view rest = node->text();
-      while (true) {
+      while (good_) {
         rest.remove_prefix(
             std::min(rest.find_first_not_of(kBlanks), rest.size()));
-        if (rest.empty() || full()) break;
+        if (rest.empty()) break;
         const std::string_view word =
             rest.substr(0, rest.find_first_of(kBlanks));
         rest.remove_prefix(word.size());
-        if (!add(parse_real(word), *node, word)) break;
+        add(parse_real(word), *node, word);
       }
     }
     return numbers;
@@ -500,8 +426,7 @@ class Reader {
           std::ranges::adjacent_find(axis, std::greater_equal()) == axis.end();
       if (axis.empty() || axis.front() <= 0 || !ascends) {
         fail(node.find(key)->span(),
-             "`" + std::string(key) +
-                 "` must be positive and strictly increasing");
+             in_backticks(key) + " must be positive and strictly increasing");
         return grid;
       }
       // At most three axes of 2^14 points each cannot overflow.
@@ -509,17 +434,16 @@ class Reader {
     }
     grid.values = read_series(node, values);
     if (good_ && grid.values.size() != points) {
-      auto problem = fail(node.find(values)->span(),
-                          "`" + std::string(values) + "` has " +
-                              std::to_string(grid.values.size()) + " of " +
-                              std::to_string(points) + " values");
-      problem.help(
-          "give one for each combination of the axes, with the last axis "
-          "varying fastest; write 0 where nothing was measured");
+      fail(node.find(values)->span(),
+           in_backticks(values) + " has " + std::to_string(grid.values.size()) +
+               " of " + std::to_string(points) + " values")
+          .help(
+              "give one for each combination of the axes, with the last axis "
+              "varying fastest; write 0 where nothing was measured");
     }
     for (double& value : grid.values) value *= unit;
     grid.source = find_source(node, values).value_or(0);
-    grid.note = read_optional_text(node, "note");
+    grid.note = text_of(node.find("note"), "note");
     return grid;
   }
 
@@ -528,23 +452,23 @@ class Reader {
                   std::optional<double> peak) {
     if (good_ && (!peak || rate > *peak)) {
       fail(where.span(),
-           (peak ? "this exceeds `" : "this needs `") + std::string(key) + "`")
-          .help("`" + std::string(key) +
-                "` is a peak that no run exceeds; check both units");
+           (peak ? "this exceeds " : "this needs ") + in_backticks(key))
+          .help(in_backticks(key) +
+                " is a peak that no run exceeds; check both units");
     }
   }
 
   void check_flops(const Node& where, const MeasuredGrid& grid,
                    Precision precision) {
     std::optional<double> peak;
-    for (const auto& rate : profile_.flops_per_second) {
-      if (rate.first == precision) peak = rate.second.value;
+    for (const auto& [of, rate] : profile_.flops_per_second) {
+      if (of == precision) peak = rate.value;
     }
     if (!good_) return;
-    check_peak(where, *std::ranges::max_element(grid.values),
-               "flops_per_second." +
-                   std::string(kPrecisionNames[static_cast<size_t>(precision)]),
-               peak);
+    check_peak(
+        where, *std::ranges::max_element(grid.values),
+        "flops_per_second." + std::string(nth(kPrecisionNames, precision)),
+        peak);
   }
 
   // Calls `read` for each table of one kind.
@@ -552,10 +476,9 @@ class Reader {
   void read_tables(const Node& measured, std::string_view key,
                    std::span<const std::string> keys, const Read& read) {
     const auto list = measured.find(key);
-    if (!list) return;
-    if (!check_kind(*list, NodeKind::List, key)) return;
+    if (!list || !check_kind(*list, NodeKind::List, key)) return;
     if (list->size() > kMaxTables) {
-      fail(list->span(), "`" + std::string(key) + "` has more than " +
+      fail(list->span(), in_backticks(key) + " has more than " +
                              count_text(kMaxTables) + " tables");
       return;
     }
@@ -571,12 +494,11 @@ class Reader {
     static constexpr std::array<std::string_view, 3> kAxes = {"m", "n", "k"};
     auto& tables = profile_.measured.products;
     read_tables(measured, "products", kKeys, [&](const Node& node) {
-      const auto name = need(node, "precision");
-      if (!name) return;
-      const auto choice = read_choice(*name, "precision", kPrecisionNames);
-      if (!choice) return;
       MeasuredProducts table;
-      table.precision = static_cast<Precision>(*choice);
+      if (!choose(need(node, "precision"), "precision", kPrecisionNames,
+                  table.precision)) {
+        return;
+      }
       table.rate = read_grid(node, kAxes, "teraflops", 1e12);
       check_flops(node, table.rate, table.precision);
       check_once(node, tables, [&](const MeasuredProducts& other) {
@@ -616,12 +538,12 @@ class Reader {
     static constexpr std::array<std::string_view, 2> kAxes = {"ranks", "bytes"};
     auto& tables = profile_.measured.collectives;
     read_tables(measured, "collectives", kKeys, [&](const Node& node) {
-      const auto name = need(node, "kind");
-      if (!name) return;
-      const auto choice = read_choice(*name, "kind", kMeasuredCollectives);
-      if (!choice) return;
+      size_t kind = 0;
+      if (!choose(need(node, "kind"), "kind", kMeasuredCollectives, kind)) {
+        return;
+      }
       MeasuredCollective table;
-      table.kind = kMeasuredCollectives[*choice];
+      table.kind = kMeasuredCollectives[kind];
       table.seconds = read_grid(node, kAxes, "microseconds", 1e-6);
       check_once(node, tables, [&](const MeasuredCollective& other) {
         return other.kind == table.kind;
@@ -641,16 +563,18 @@ class Reader {
   void read_measured(const Node& root) {
     const auto node = root.find("measured");
     if (!node) return;
-    static const std::vector<std::string> kKeys = {"products",
-                                                   "attention",
-                                                   "memory",
-                                                   "collectives",
-                                                   "sustained",
-                                                   "kernel_seconds",
-                                                   "eager_launch_seconds",
-                                                   "host_bytes_per_second",
-                                                   "network_bytes_per_second"};
-    if (!check_map(*node, "measured", kKeys)) return;
+    using Number = std::optional<Sourced<double>> MeasuredTables::*;
+    static constexpr std::pair<std::string_view, Number> kNumbers[] = {
+        {"sustained", &MeasuredTables::sustained},
+        {"kernel_seconds", &MeasuredTables::kernel_seconds},
+        {"eager_launch_seconds", &MeasuredTables::eager_launch_seconds},
+        {"host_bytes_per_second", &MeasuredTables::host_bytes_per_second},
+        {"network_bytes_per_second",
+         &MeasuredTables::network_bytes_per_second}};
+    std::vector<std::string> keys = {"products", "attention", "memory",
+                                     "collectives"};
+    for (const auto& number : kNumbers) keys.emplace_back(number.first);
+    if (!check_map(*node, "measured", keys)) return;
     read_products(*node);
     read_attention(*node);
     read_collectives(*node);
@@ -670,16 +594,8 @@ class Reader {
         }
       }
     }
-    using Number = std::optional<Sourced<double>> MeasuredTables::*;
-    static constexpr std::pair<std::string_view, Number> kNumbers[] = {
-        {"sustained", &MeasuredTables::sustained},
-        {"kernel_seconds", &MeasuredTables::kernel_seconds},
-        {"eager_launch_seconds", &MeasuredTables::eager_launch_seconds},
-        {"host_bytes_per_second", &MeasuredTables::host_bytes_per_second},
-        {"network_bytes_per_second",
-         &MeasuredTables::network_bytes_per_second}};
-    for (const auto& number : kNumbers) {
-      measured.*number.second = read_number(*node, number.first, &to_rate);
+    for (const auto& [key, number] : kNumbers) {
+      measured.*number = read_number(*node, key, &to_rate);
     }
   }
 
@@ -691,10 +607,52 @@ class Reader {
 
 }  // namespace
 
-std::optional<HardwareProfile> read_hardware_node(const Node& root,
-                                                  Diagnostics& diags,
-                                                  Tables tables) {
-  return Reader(diags, tables).read(root);
+HardwareProfile shipped_hardware(std::string_view name) {
+  Diagnostics diags;
+  auto profile =
+      read_hardware(find_shipped(kHardwareFolder, name, diags), diags);
+  SHARDPLAN_CHECK(profile.has_value());
+  return *std::move(profile);
+}
+
+std::vector<HardwareProfile> shipped_hardware() {
+  std::vector<HardwareProfile> profiles;
+  for (const std::string& name : shipped_names(kHardwareFolder)) {
+    profiles.push_back(shipped_hardware(name));
+  }
+  return profiles;
+}
+
+bool is_hardware_path(std::string_view name_or_path) {
+  return name_or_path.find_first_of("/.") != std::string_view::npos;
+}
+
+std::optional<HardwareProfile> read_hardware(SourcePtr source,
+                                             Diagnostics& diags,
+                                             Tables tables) {
+  const auto document = parse_document(std::move(source), diags);
+  if (!document) return std::nullopt;
+  return Reader(diags, tables).read(document->root());
+}
+
+std::optional<HardwareProfile> load_hardware(const std::string& name_or_path,
+                                             Host& host, Diagnostics& diags,
+                                             Tables tables) {
+  if (is_hardware_path(name_or_path)) {
+    SourcePtr file = read_source(name_or_path, kWholeFile, host, diags);
+    if (file == nullptr) return std::nullopt;
+    if (refuse_other_hardware(*file, diags)) return std::nullopt;
+    return read_hardware(std::move(file), diags, tables);
+  }
+  // People write L40S and H100; profile names are in lower case.
+  const std::string meant(profile_of_accelerator(name_or_path));
+  SourcePtr shipped = find_shipped(
+      kHardwareFolder, meant.empty() ? lower_case(name_or_path) : meant, diags);
+  if (shipped != nullptr) {
+    return read_hardware(std::move(shipped), diags, tables);
+  }
+  report_unknown(name_or_path, host, diags);
+  return std::nullopt;
 }
 
 }  // namespace shardplan

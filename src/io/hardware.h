@@ -14,7 +14,6 @@
 #include "base/host.h"
 #include "base/source.h"
 #include "core/hardware.h"
-#include "syntax/document.h"
 
 namespace shardplan {
 
@@ -44,17 +43,13 @@ bool calibrate(std::span<const std::string> files, HardwareProfile& card,
 
 // Returns all shipped profiles, sorted by name, without measurements.
 std::vector<HardwareProfile> shipped_hardware();
+// Returns one of them. REQUIRES: it exists.
+HardwareProfile shipped_hardware(std::string_view name);
 
-// Reads a profile from the text of a file.
+// Reads a profile from the text of a file. Reports every mistake, not only the
+// first.
 std::optional<HardwareProfile> read_hardware(SourcePtr source,
                                              Diagnostics& diags,
                                              Tables tables = Tables::Skip);
-
-// Reads the keys of a hardware profile from a tree of nodes.
-
-// Reports every mistake, not only the first.
-std::optional<HardwareProfile> read_hardware_node(const Node& root,
-                                                  Diagnostics& diags,
-                                                  Tables tables = Tables::Skip);
 
 }  // namespace shardplan

@@ -25,9 +25,8 @@ namespace shardplan {
 
 // A model as the user named it: a file, a directory, or `-`.
 struct ManifestSource {
-  std::string path;       // the path as given
-  std::string directory;  // the folder to look in for files next to it
-  SourcePtr file;         // the text; null for a directory
+  std::string path;  // the path as given
+  SourcePtr file;    // the text; null for a directory
   ConfigReading reading = {};
 };
 
@@ -84,15 +83,6 @@ std::optional<StoredTensors> open_weights(const std::string& path,
 std::optional<StoredTensors> find_weights(const std::string& path,
                                           const Manifest& manifest, Host& host);
 
-// Finds a shipped architecture or reads one from a file. Returns null when
-// something was reported.
-std::shared_ptr<const Architecture> load_architecture(
-    const std::string& name_or_path, Host& host, Diagnostics& diags);
-// Finds shipped tensor names of another program or reads them from a file.
-// Returns null when something was reported.
-std::shared_ptr<const NameScheme> load_name_scheme(
-    const std::string& name_or_path, Host& host, Diagnostics& diags);
-
 // The user's value (`--set`) for a name that a rules file leaves open: the
 // condition of a table in Python, or the version that a plan is written for.
 struct RuleAnswer {
@@ -133,6 +123,13 @@ std::span<const RuleDialect> rule_dialects();
 std::optional<RuleSet> load_rules(std::span<const std::string> paths,
                                   const std::optional<std::string>& dialect,
                                   const RuleReading& reading, Host& host,
+                                  Diagnostics& diags);
+
+// Reads a text that the caller has already read to find out what it is, since
+// standard input and pipes can be read only once.
+std::optional<RuleSet> read_rules(const SourcePtr& file,
+                                  const std::optional<std::string>& dialect,
+                                  const RuleReading& reading,
                                   Diagnostics& diags);
 
 // Reads a file into a SourceFile, which `diags` keeps alive. Failure is SP001,

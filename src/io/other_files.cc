@@ -13,27 +13,6 @@
 #include "io/saved_plan.h"
 
 namespace shardplan {
-
-bool refuse_lfs_pointer(const SourceFile& file, Diagnostics& diags) {
-  const std::string start = lower_case(file.text().substr(0, 14));
-  if (start == "<!doctype html" || start.starts_with("<html")) {
-    diags
-        .error(Code::UnreadableFile, {&file, 0, 0},
-               "this is a web page, not the file itself")
-        .help(
-            "download it again; a server that requires a login sends a web "
-            "page");
-    return true;
-  }
-  constexpr std::string_view kPointer = "version https://git-lfs";
-  if (!file.text().starts_with(kPointer)) return false;
-  diags
-      .error(Code::UnreadableFile, {&file, 0, 0},
-             "this is a Git LFS pointer, not the file itself")
-      .help("run `git lfs pull` to fetch the file");
-  return true;
-}
-
 namespace {
 
 // A kind of config that describes a model without its tensors. A file is of
@@ -51,157 +30,161 @@ constexpr std::string_view kGiveConfig =
 
 constexpr std::string_view kGiveModel = "give the config.json of the model";
 
+constexpr std::string_view kGiveThat = "give the config.json of that model";
+
+constexpr std::string_view kTraining =
+    "a training config that names a model but not its sizes";
 constexpr std::string_view kTorchtitan =
     "a torchtitan config, which names a model but not its sizes";
 constexpr std::string_view kGiveAssets =
     "give the config.json of that model (`hf_assets_path`)";
 
-const std::vector<OtherConfig>& other_configs() {
-  static const std::vector<OtherConfig> kConfigs = {
-      {{"\"dim\"", "\"n_layers\"", "\"n_heads\""},
-       "the `params.json` of an original release (Meta, Mistral or DeepSeek)",
-       kGiveConfig},
-      {{"\nmodel:", "mcore_gpt:"}, "a NeMo config", kGiveConfig},
-      {{"\nmodel:", "megatron_amp_O2:"}, "a NeMo config", kGiveConfig},
-      {{"\nmodel:", "\ntrainer:", "tensor_model_parallel_size:"},
-       "a NeMo config",
-       kGiveConfig},
-      {{"\nlanguage_model:", "\nmodel_parallel:"},
-       "a Megatron-LM YAML config",
-       "give its arguments as one map (`num_layers: 32`, ..), with "
-       "`--architecture megatron_gpt`"},
-      {{"\nnum_layers:", "\nhidden_size:"},
-       "a file of Megatron-LM arguments",
-       "add `--architecture megatron_gpt` to read it"},
-      {{"--num-layers", "--hidden-size"},
-       "a Megatron-LM command line",
-       "give its arguments in a YAML file (`num_layers: 32`, ..), with "
-       "`--architecture megatron_gpt`"},
-      {{"\n[model]", "\n[training]"}, kTorchtitan, kGiveAssets},
-      {{"\n[model]", "\n[parallelism]"}, kTorchtitan, kGiveAssets},
-      {{"\nmodel_name_or_path:"},
-       "a training config that names a model but not its sizes",
-       "give the config.json of that model"},
-      {{"\nbase_model:", "\ndatasets:"},
-       "a training config that names a model but not its sizes",
-       "give the config.json of that model"},
-      {{"\ndistributed_type:", "\nmixed_precision:"},
-       "an accelerate config",
-       "give the config.json of the model"},
-      {{"\ncompute_environment:", "\ndistributed_type:"},
-       "an accelerate config",
-       "give the config.json of the model"},
-      {{"\"peft_type\"", "\"target_modules\""},
-       "a PEFT config, which describes adapters but not the model",
-       "give its base model's config.json, and add adapters with `--lora "
-       "r=N,targets=A+B`"},
-      {{"\"tokenizer_class\""}, "a tokenizer config", kGiveModel},
-      {{"\"added_tokens\"", "\"truncation\""}, "a tokenizer", kGiveModel},
-      {{"\"bos_token\"", "\"eos_token\""},
-       "a tokenizer's special-tokens file",
-       kGiveModel},
-      {{"\"bos_token_id\"", "\"eos_token_id\""},
-       "a text-generation config",
-       kGiveModel},
-      {{"\"image_processor_type\""}, "a processor config", kGiveModel},
-      {{"\"feature_extractor_type\""}, "a processor config", kGiveModel},
-      {{"\"processor_class\""}, "a processor config", kGiveModel},
-      {{"\"log_history\"", "\"global_step\""},
-       "the state of a training run",
-       kGiveModel},
-      {{"\"zero_optimization\""},
-       "a DeepSpeed config",
-       "give the config.json of the model, and its ZeRO stage with `--zero N`"},
-  };
-  return kConfigs;
-}
+const std::vector<OtherConfig> kOtherConfigs = {
+    {{"\"dim\"", "\"n_layers\"", "\"n_heads\""},
+     "the `params.json` of an original release (Meta, Mistral or DeepSeek)",
+     kGiveConfig},
+    {{"\nmodel:", "mcore_gpt:"}, "a NeMo config", kGiveConfig},
+    {{"\nmodel:", "megatron_amp_O2:"}, "a NeMo config", kGiveConfig},
+    {{"\nmodel:", "\ntrainer:", "tensor_model_parallel_size:"},
+     "a NeMo config",
+     kGiveConfig},
+    {{"\nlanguage_model:", "\nmodel_parallel:"},
+     "a Megatron-LM YAML config",
+     "give its arguments as one map (`num_layers: 32`, ..), with "
+     "`--architecture megatron_gpt`"},
+    {{"\nnum_layers:", "\nhidden_size:"},
+     "a file of Megatron-LM arguments",
+     "add `--architecture megatron_gpt` to read it"},
+    {{"--num-layers", "--hidden-size"},
+     "a Megatron-LM command line",
+     "give its arguments in a YAML file (`num_layers: 32`, ..), with "
+     "`--architecture megatron_gpt`"},
+    {{"\n[model]", "\n[training]"}, kTorchtitan, kGiveAssets},
+    {{"\n[model]", "\n[parallelism]"}, kTorchtitan, kGiveAssets},
+    {{"\nmodel_name_or_path:"}, kTraining, kGiveThat},
+    {{"\nbase_model:", "\ndatasets:"}, kTraining, kGiveThat},
+    {{"\ndistributed_type:", "\nmixed_precision:"},
+     "an accelerate config",
+     kGiveModel},
+    {{"\ncompute_environment:", "\ndistributed_type:"},
+     "an accelerate config",
+     kGiveModel},
+    {{"\"peft_type\"", "\"target_modules\""},
+     "a PEFT config, which describes adapters but not the model",
+     "give its base model's config.json, and add adapters with `--lora "
+     "r=N,targets=A+B`"},
+    {{"\"tokenizer_class\""}, "a tokenizer config", kGiveModel},
+    {{"\"added_tokens\"", "\"truncation\""}, "a tokenizer", kGiveModel},
+    {{"\"bos_token\"", "\"eos_token\""},
+     "a tokenizer's special-tokens file",
+     kGiveModel},
+    {{"\"bos_token_id\"", "\"eos_token_id\""},
+     "a text-generation config",
+     kGiveModel},
+    {{"\"image_processor_type\""}, "a processor config", kGiveModel},
+    {{"\"feature_extractor_type\""}, "a processor config", kGiveModel},
+    {{"\"processor_class\""}, "a processor config", kGiveModel},
+    {{"\"log_history\"", "\"global_step\""},
+     "the state of a training run",
+     kGiveModel},
+    {{"\"zero_optimization\""},
+     "a DeepSpeed config",
+     "give the config.json of the model, and its ZeRO stage with `--zero N`"},
+};
 
 bool has_key(std::string_view text, std::string_view key) {
-  if (key.front() == '\n' && text.starts_with(key.substr(1))) return true;
-  return contains(text, key);
+  return contains(text, key) ||
+         (key.front() == '\n' && text.starts_with(key.substr(1)));
 }
 
 // Returns null if the text is none of them.
 const OtherConfig* find_other_config(std::string_view text) {
   // A manifest, which has shapes, may use any of these keys as tensor names.
   if (has_key(text, "\"shape\"") || has_key(text, "shape:")) return nullptr;
-  for (const OtherConfig& each : other_configs()) {
-    const bool all = std::ranges::all_of(
-        each.keys, [&](std::string_view key) { return has_key(text, key); });
-    if (all) return &each;
-  }
-  return nullptr;
+  const auto found =
+      std::ranges::find_if(kOtherConfigs, [&](const OtherConfig& config) {
+        return std::ranges::all_of(config.keys, [&](std::string_view key) {
+          return has_key(text, key);
+        });
+      });
+  return found == kOtherConfigs.end() ? nullptr : &*found;
 }
 
-bool refuse_other_config(const std::string& path, const SourcePtr& file,
-                         Diagnostics& diags) {
-  const OtherConfig* config = find_other_config(file->text());
-  if (config == nullptr) return false;
-  diags
-      .error(Code::UnsupportedConfig, {},
-             in_backticks(path) + " is " + std::string(config->is) +
-                 ": it cannot be read as a model")
-      .help(std::string(config->help));
-  return true;
+// Returns what a binary file with tensors is, judging by its first bytes or its
+// name; "" if it is none.
+std::string_view kind_of_weights(const std::string& path,
+                                 std::string_view text) {
+  if (text.starts_with("PK\x03\x04")) {
+    return "a zip archive, as written by `torch.save`";
+  }
+  if (text.starts_with("\x80\x02")) {
+    return "a pickle, as written by `torch.save`";
+  }
+  if (text.starts_with("\x89HDF")) return "an HDF5 file";
+  return path.ends_with(".onnx") ? "an ONNX file" : "";
 }
 
-// Recognises binary files with tensors by their first bytes or their name.
-bool refuse_weights(const std::string& path, std::string_view text,
-                    Diagnostics& diags) {
-  using namespace std::string_view_literals;
-  std::string is;
-  if (text.starts_with("PK\x03\x04"sv)) {
-    is = "a zip archive, as written by `torch.save`";
-  } else if (text.starts_with("\x80\x02"sv)) {
-    is = "a pickle, as written by `torch.save`";
-  } else if (text.starts_with("\x89HDF"sv)) {
-    is = "an HDF5 file";
-  } else if (path.ends_with(".onnx")) {
-    is = "an ONNX file";
-  } else {
-    return false;
-  }
-  diags
-      .error(
-          Code::UnrecognizedFormat, {},
-          in_backticks(path) + " is " + is + ": this format is not supported")
-      .help(
-          "give the model's config.json, or convert the weights to "
-          "safetensors");
+// Reports the error and returns true.
+bool refuse(Code code, Span where, std::string message, std::string_view help,
+            Diagnostics& diags) {
+  diags.error(code, where, std::move(message)).help(std::string(help));
   return true;
 }
 
 }  // namespace
 
+bool refuse_lfs_pointer(const SourceFile& file, Diagnostics& diags) {
+  const Span where = {&file, 0, 0};
+  const std::string start = lower_case(file.text().substr(0, 14));
+  if (start == "<!doctype html" || start.starts_with("<html")) {
+    return refuse(
+        Code::UnreadableFile, where, "this is a web page, not the file itself",
+        "download it again; a server that requires a login sends a web page",
+        diags);
+  }
+  return file.text().starts_with("version https://git-lfs") &&
+         refuse(Code::UnreadableFile, where,
+                "this is a Git LFS pointer, not the file itself",
+                "run `git lfs pull` to fetch the file", diags);
+}
+
 bool refuse_other_file(const std::string& path, const SourcePtr& file,
                        Diagnostics& diags) {
   const std::string_view text = file->text();
-  if (refuse_weights(path, text, diags)) return true;
+  const std::string name = in_backticks(path);
+  if (const auto is = kind_of_weights(path, text); !is.empty()) {
+    return refuse(
+        Code::UnrecognizedFormat, {},
+        name + " is " + std::string(is) + ": this format is not supported",
+        "give the model's config.json, or convert the weights to safetensors",
+        diags);
+  }
   const bool is_map = text.starts_with('{');
   if (path.ends_with(".py") || (!is_map && kPythonRules.recognize(text))) {
-    diags
-        .error(Code::UnrecognizedFormat, {},
-               in_backticks(path) + " is Python source, not a model")
-        .help(
-            "give the model's config.json, its weights or a manifest; give "
-            "Python rules with `--rules`");
-    return true;
+    return refuse(Code::UnrecognizedFormat, {},
+                  name + " is Python source, not a model",
+                  "give the model's config.json, its weights or a manifest; "
+                  "give Python rules with `--rules`",
+                  diags);
   }
   constexpr std::string_view kKey = "\"_diffusers_version\"";
   const size_t key = is_map ? text.find(kKey) : std::string_view::npos;
   if (key == std::string_view::npos) {
-    return refuse_other_config(path, file, diags);
+    const OtherConfig* config = find_other_config(text);
+    return config != nullptr && refuse(Code::UnsupportedConfig, {},
+                                       name + " is " + std::string(config->is) +
+                                           ": it cannot be read as a model",
+                                       config->help, diags);
   }
   const bool is_pipeline = file_name_of(path) == kDiffusersPipeline;
-  diags
-      .error(Code::UnsupportedConfig, {file.get(), key, key + kKey.size()},
-             is_pipeline ? "a diffusers pipeline consists of several models"
-                         : "diffusers configs are not supported")
-      .help(is_pipeline ? "give the folder of one model with weights, such as "
-                          "`transformer` or `unet`"
-                        : "give the safetensors files next to it, which have "
-                          "the names and shapes of its tensors");
-  return true;
+  return refuse(Code::UnsupportedConfig, {file.get(), key, key + kKey.size()},
+                is_pipeline ? "a diffusers pipeline consists of several models"
+                            : "diffusers configs are not supported",
+                is_pipeline ? "give the folder of one model with weights, such "
+                              "as `transformer` or `unet`"
+                            : "give the safetensors files next to it, which "
+                              "have the names and shapes of its tensors",
+                diags);
 }
 
 bool is_arguments(std::string_view head) {
@@ -226,15 +209,13 @@ bool refuse_other_hardware(const SourceFile& file, Diagnostics& diags) {
   const OtherConfig* const config = find_other_config(text);
   if (is.empty() && config != nullptr) is = config->is;
   if (is.empty() && has_key(text, "\nrules:")) is = "a rules file";
-  if (is.empty()) return false;
-  diags
-      .error(Code::UnrecognizedFormat, {},
-             in_backticks(file.name()) + " is " + std::string(is) +
-                 ", not a hardware profile")
-      .help(
-          "`shardplan list hardware` shows the shipped profiles; `--memory "
-          "SIZE` sets only a memory limit");
-  return true;
+  return !is.empty() &&
+         refuse(Code::UnrecognizedFormat, {},
+                in_backticks(file.name()) + " is " + std::string(is) +
+                    ", not a hardware profile",
+                "`shardplan list hardware` shows the shipped profiles; "
+                "`--memory SIZE` sets only a memory limit",
+                diags);
 }
 
 std::string_view other_than_rules(std::string_view head) {

@@ -2,12 +2,14 @@
 #include "io/pattern_rules.h"
 
 #include <algorithm>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/text.h"
+#include "base/words.h"
 
 namespace shardplan {
 namespace {
@@ -20,24 +22,27 @@ struct Part {
 
 constexpr std::string_view kArrow = "->";
 
+struct ParsedPattern {
+  std::vector<Rule> rules;
+  // Texts between commas that the original drops: those without an arrow.
+  std::vector<Part> dropped;
+  bool good = true;  // no error was reported
+};
+
 class PatternParser {
  public:
   PatternParser(SourcePtr source, PatternReading reading, Diagnostics& diags)
       : source_(std::move(source)), reading_(reading), diags_(diags) {}
 
-  // Returns the rules; reports errors.
-  std::vector<Rule> parse() {
-    if (is_strict() && text_of(trimmed({0, text().size()})).empty()) {
-      fail({0, text().size()}, "the pattern is empty",
+  ParsedPattern parse() {
+    const Part whole = {0, text().size()};
+    if (is_strict() && text_of(trimmed(whole)).empty()) {
+      fail(whole, "the pattern is empty",
            "write rules like `attention|mlp->fsdp.tp,norm->None`");
     }
-    for (const Part& rule : split({0, text().size()}, ',')) read_rule(rule);
-    return std::move(rules_);
+    for (const Part& rule : split(whole, ',')) read_rule(rule);
+    return std::move(parsed_);
   }
-  bool good() const { return good_; }
-  // Returns the texts between commas that the original drops: those without an
-  // arrow.
-  const std::vector<Part>& dropped() const { return dropped_; }
 
  private:
   bool is_strict() const { return reading_ == PatternReading::Strict; }
@@ -90,7 +95,7 @@ class PatternParser {
     const size_t arrow = text_of(rule).find(kArrow);
     if (arrow == std::string_view::npos) {
       if (!is_strict()) {
-        dropped_.push_back(rule);
+        parsed_.dropped.push_back(rule);
       } else if (rule.begin < rule.end) {
         fail(rule, in_backticks(text_of(rule)) + " has no arrow",
              "write a rule as `PATTERN->AXES`; separate patterns that share a "
@@ -100,7 +105,7 @@ class PatternParser {
     }
     const Part left = {rule.begin, rule.begin + arrow};
     const Part right = {rule.begin + arrow + kArrow.size(), rule.end};
-    if (text_of(right).find(kArrow) != std::string_view::npos) {
+    if (contains(text_of(right), kArrow)) {
       fail(rule, in_backticks(text_of(rule)) + " has more than one arrow",
            "write a rule as `PATTERN->AXES`, ended by a comma");
       return;
@@ -117,7 +122,7 @@ class PatternParser {
       Rule one = shared;
       one.pattern = text_of(pattern);
       one.where = span(pattern);
-      rules_.push_back(std::move(one));
+      parsed_.rules.push_back(std::move(one));
     }
   }
 
@@ -143,7 +148,7 @@ class PatternParser {
   }
 
   void fail(Part part, std::string message, std::string help) {
-    good_ = false;
+    parsed_.good = false;
     diags_.error(Code::MalformedDocument, span(part), std::move(message))
         .help(std::move(help));
   }
@@ -151,9 +156,7 @@ class PatternParser {
   SourcePtr source_;
   PatternReading reading_;
   Diagnostics& diags_;
-  std::vector<Rule> rules_;
-  std::vector<Part> dropped_;
-  bool good_ = true;
+  ParsedPattern parsed_;
 };
 
 std::string rule_text(const Rule& rule) {
@@ -168,9 +171,9 @@ bool is_same_rule(const Rule& a, const Rule& b) {
 void compare_readings(const SourcePtr& source, const std::vector<Rule>& ours,
                       Diagnostics& diags) {
   Diagnostics ignored;
-  PatternParser original(source, PatternReading::Original, ignored);
-  const std::vector<Rule> theirs = original.parse();
-  if (original.good() && std::ranges::equal(ours, theirs, is_same_rule)) return;
+  const auto [theirs, dropped, good] =
+      PatternParser(source, PatternReading::Original, ignored).parse();
+  if (good && std::ranges::equal(ours, theirs, is_same_rule)) return;
   const auto [our, their] = std::mismatch(
       ours.begin(), ours.end(), theirs.begin(), theirs.end(), is_same_rule);
   auto report = diags.report(Code::PatternReadingsDiffer,
@@ -179,13 +182,9 @@ void compare_readings(const SourcePtr& source, const std::vector<Rule>& ours,
                                  : our->where,
                              "eformer reads this pattern differently");
   if (our != ours.end()) report.fact("shardplan: " + rule_text(*our));
-  if (!original.good()) {
-    report.fact("eformer: rejects it");
-  } else {
-    report.fact("eformer: " + (their == theirs.end()
-                                   ? std::string("no such rule")
-                                   : rule_text(*their)));
-  }
+  report.fact("eformer: " + (!good                   ? "rejects it"
+                             : their == theirs.end() ? "no such rule"
+                                                     : rule_text(*their)));
   report.help(
       "eformer splits at every `,`, `|` and `.` and trims no spaces; "
       "`--parity` reads the pattern the same way");
@@ -195,12 +194,13 @@ void compare_readings(const SourcePtr& source, const std::vector<Rule>& ours,
 
 bool read_pattern(SourcePtr source, PatternReading reading, RuleSet& rules,
                   Diagnostics& diags) {
-  PatternParser parser(source, reading, diags);
-  std::vector<Rule> read = parser.parse();
+  ParsedPattern parsed = PatternParser(source, reading, diags).parse();
   diags.add_source(source);
-  if (!parser.good()) return false;
-  if (reading == PatternReading::Strict) compare_readings(source, read, diags);
-  for (const auto& part : parser.dropped()) {
+  if (!parsed.good) return false;
+  if (reading == PatternReading::Strict) {
+    compare_readings(source, parsed.rules, diags);
+  }
+  for (const Part& part : parsed.dropped) {
     if (part.begin == part.end) continue;
     const Span where{source.get(), part.begin, part.end};
     diags
@@ -208,8 +208,7 @@ bool read_pattern(SourcePtr source, PatternReading reading, RuleSet& rules,
                 in_backticks(where.text()) + " has no arrow and is dropped")
         .help("separate alternatives that share a spec with `|`");
   }
-  rules.rules.insert(rules.rules.end(), std::make_move_iterator(read.begin()),
-                     std::make_move_iterator(read.end()));
+  std::ranges::move(parsed.rules, std::back_inserter(rules.rules));
   rules.sources.push_back(std::move(source));
   return true;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "io/plan_of_hooks.h"
-
+// What the dialects of plans that module hooks run have in common: their last
+// rule, and how entries of such a plan are written, for advice.
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -10,6 +10,7 @@
 
 #include "base/text.h"
 #include "base/words.h"
+#include "io/dialects.h"
 
 namespace shardplan {
 namespace {
@@ -27,9 +28,8 @@ constexpr std::array<std::string_view, 6> kOutOf = {
 enum class Way : uint8_t { Into, OutOf };
 
 std::optional<Way> way_of(std::string_view module) {
-  const auto is_in = [&](const auto& names) { return contains(names, module); };
-  if (is_in(kInto)) return Way::Into;
-  if (is_in(kOutOf)) return Way::OutOf;
+  if (contains(kInto, module)) return Way::Into;
+  if (contains(kOutOf, module)) return Way::OutOf;
   return std::nullopt;
 }
 
@@ -63,8 +63,8 @@ std::string_view unquoted(std::string_view text) {
 // arguments.
 std::string_view style_of(const Rule& rule) {
   const std::string_view text = rule.spec_where.file->text();
-  const auto begin = static_cast<size_t>(rule.spec_where.begin);
-  size_t end = static_cast<size_t>(rule.spec_where.end);
+  const size_t begin = rule.spec_where.begin;
+  size_t end = rule.spec_where.end;
   int depth = 0;
   for (size_t i = end; i < text.size(); ++i) {
     if (text[i] == '(') ++depth;
@@ -106,12 +106,12 @@ std::optional<std::string> entry_for(const RuleSet& rules,
       is_near = is_beside;
     }
   }
-  if (partner == nullptr || rules.rules.empty()) return std::nullopt;
+  if (partner == nullptr) return std::nullopt;
   std::string style;
   if (like != nullptr) {
     style = style_of(*like);
   } else {
-    const bool calls = style_of(*partner).find('(') != std::string_view::npos;
+    const bool calls = contains(style_of(*partner), '(');
     style = wanted == Way::Into ? (calls ? "ColwiseParallel()" : "\"colwise\"")
                                 : (calls ? "RowwiseParallel()" : "\"rowwise\"");
   }
@@ -121,14 +121,14 @@ std::optional<std::string> entry_for(const RuleSet& rules,
 std::optional<std::string> write_entries(const RuleSet& rules,
                                          const WantedRule& wanted) {
   const auto way = way_of(wanted.spec, false);
+  if (!way || wanted.names.empty()) return std::nullopt;
   std::string text;
   for (const std::string& name : wanted.names) {
-    const auto entry =
-        way ? entry_for(rules, name, *way) : std::optional<std::string>();
+    const auto entry = entry_for(rules, name, *way);
     if (!entry) return std::nullopt;
     text += (text.empty() ? "" : ", ") + *entry;
   }
-  return text.empty() ? std::nullopt : std::optional(text);
+  return text;
 }
 
 constexpr RuleForm kHooksForm = {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/shards.h"
 
+#include <algorithm>
 #include <string_view>
-#include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "base/checked.h"
@@ -34,13 +35,9 @@ std::optional<int64_t> tensor_bytes(const Manifest& manifest) {
 }
 
 void remark_absent(std::span<const Shard> shards, Manifest& manifest) {
-  const Shard* absent = nullptr;
-  size_t count = 0;
-  for (const Shard& shard : shards) {
-    if (!shard.data_absent) continue;
-    if (count++ == 0) absent = &shard;
-  }
+  const auto count = std::ranges::count(shards, true, &Shard::data_absent);
   if (count == 1) {
+    const auto absent = std::ranges::find(shards, true, &Shard::data_absent);
     manifest.remarks.push_back("the data of `" + absent->path +
                                "` is missing (header only)");
   } else if (count > 1) {
@@ -63,11 +60,11 @@ bool check_distinct(const Manifest& manifest, Diagnostics& diags) {
         .label(there, "first given here");
     return false;
   }
-  std::unordered_map<std::string_view, size_t> first;
+  std::unordered_set<std::string_view> seen;
   std::vector<std::string> repeated;
   for (size_t i = 0; i < manifest.any_size(); ++i) {
     const std::string_view name = manifest.any_name(i);
-    if (!first.emplace(name, i).second) repeated.emplace_back(name);
+    if (!seen.insert(name).second) repeated.emplace_back(name);
   }
   diags
       .error(Code::InconsistentCheckpoint, here,

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-
 #include "io/spec_node.h"
 
 #include <algorithm>
@@ -12,63 +11,56 @@
 namespace shardplan {
 namespace {
 
-std::nullopt_t refuse_name(const Node& node, std::string_view name,
-                           Diagnostics& diags) {
+// Reads a node that is `name`, or that with a prefix.
+std::optional<AxisName> read_name(const Node& node, std::string_view name,
+                                  Diagnostics& diags) {
+  if (!require(node, NodeKind::String, "axis", diags)) return std::nullopt;
+  if (is_axis_name(name)) return node.text();
   return diags
       .error(Code::MalformedDocument, node.span(),
-             in_backticks(name) + " is not an axis name")
+             in_backticks(node.text()) + " is not an axis name")
       .help(
           "axis names start with a letter or `_`, followed by letters, digits, "
           "`_`, `.` and `-`");
 }
 
 // Reads a name in a spec, with or without a prefix `mesh:` or `logical:`.
-std::optional<AxisName> read_name(const Node& node, Diagnostics& diags) {
-  const auto text = require(node, NodeKind::String, "axis", diags);
-  if (!text) return std::nullopt;
-  std::string_view bare = text->text();
+std::optional<AxisName> read_spec_name(const Node& node, Diagnostics& diags) {
+  std::string_view bare = node.text();
   for (const std::string_view prefix : {"mesh:", "logical:"}) {
-    if (bare.starts_with(prefix)) {
-      bare.remove_prefix(prefix.size());
-      break;
-    }
+    if (!bare.starts_with(prefix)) continue;
+    bare.remove_prefix(prefix.size());
+    break;
   }
-  if (is_axis_name(bare)) return std::string(text->text());
-  return refuse_name(node, text->text(), diags);
-}
-
-bool read_preset(const Node& node, Rule& rule, Diagnostics& diags) {
-  const ShardingPreset* preset = find_sharding_preset(node.text());
-  if (preset != nullptr) {
-    rule.spec = preset_spec(*preset);
-    rule.decode_dim = preset->decode_dim;
-    return true;
-  }
-  auto report = diags.error(
-      Code::MalformedDocument, node.span(),
-      in_backticks(node.text()) + " is neither a list nor a preset");
-  suggest_preset(node.text(), report);
-  report.help(
-      "write null, an axis or a list of axes per dimension; `[]` replicates");
-  return false;
+  return read_name(node, bare, diags);
 }
 
 bool read_spec(const Node& node, Rule& rule, Diagnostics& diags) {
   rule.spec_where = node.span();
-  if (node.is_string()) return read_preset(node, rule, diags);
   if (!node.is_list()) {
-    diags
-        .error(
-            Code::MalformedDocument, node.span(),
-            "a spec must be a list, not " + std::string(kind_name(node.kind())))
-        .help(
-            "write null, an axis or a list of axes per dimension; `[]` "
-            "replicates");
+    const auto* const preset =
+        node.is_string() ? find_sharding_preset(node.text()) : nullptr;
+    if (preset != nullptr) {
+      rule.spec = preset_spec(*preset);
+      rule.decode_dim = preset->decode_dim;
+      return true;
+    }
+    auto report = diags.error(
+        Code::MalformedDocument, node.span(),
+        node.is_string()
+            ? in_backticks(node.text()) + " is neither a list nor a preset"
+            : "a spec must be a list, not " +
+                  std::string(kind_name(node.kind())));
+    if (node.is_string()) {
+      suggest(report, node.text(), all_names(sharding_presets()));
+    }
+    report.help(
+        "write null, an axis or a list of axes per dimension; `[]` replicates");
     return false;
   }
   bool good = true;
   for (size_t i = 0; i < node.size(); ++i) {
-    auto axes = read_axes_node(node.item(i), diags, read_name);
+    auto axes = read_axes_node(node.item(i), diags, read_spec_name);
     good = good && axes;
     if (!axes) continue;
     rule.spec.dims.push_back(*std::move(axes));
@@ -91,26 +83,25 @@ std::optional<Rule> read_parts(const Node& pattern, const Node& spec,
 // Reads `align`, `decode_dim`, `view` and `deal`.
 bool read_extras(const Node& node, Rule& rule, Diagnostics& diags) {
   if (const auto view = node.find("view")) {
-    const auto name = require(*view, NodeKind::String, "view", diags);
-    if (!name) return false;
-    rule.view = name->text();
+    if (!require(*view, NodeKind::String, "view", diags)) return false;
+    rule.view = view->text();
     rule.inactive = true;
   }
   if (const auto deal = node.find("deal")) {
-    auto axis = read_name(*deal, diags);
+    auto axis = read_spec_name(*deal, diags);
     if (!axis) return false;
     rule.deal = *std::move(axis);
   }
   if (const auto align = node.find("align")) {
-    const bool last = align->is_string() && align->text() == "last";
-    if (!last && !(align->is_string() && align->text() == "first")) {
+    const std::string_view side = align->is_string() ? align->text() : "";
+    if (side != "first" && side != "last") {
       diags
           .error(Code::MalformedDocument, align->span(),
                  "`align` must be `first` or `last`")
           .help("`last` aligns the spec with the last dimensions");
       return false;
     }
-    rule.from_last = last;
+    rule.from_last = side == "last";
   }
   if (const auto dim = node.find("decode_dim")) {
     constexpr int64_t kMax = 64;
@@ -142,13 +133,164 @@ std::optional<Rule> read_map(const Node& node, Diagnostics& diags) {
       .help(std::string(kRuleForms));
 }
 
+// Rewrites "P((fsdp, sp), None)" as a list of a document: "[[fsdp, sp], null]".
+std::optional<std::string> list_of_spec(std::string_view spec) {
+  for (const std::string_view name : {"PartitionSpec", "PS", "P"}) {
+    if (!spec.starts_with(name)) continue;
+    spec.remove_prefix(name.size());
+    break;
+  }
+  if (spec.empty() || !contains("([", spec.front()) ||
+      !contains(")]", spec.back())) {
+    return std::nullopt;
+  }
+  std::string list;
+  while (!spec.empty()) {
+    if (spec.starts_with("None")) {
+      list += "null";
+      spec.remove_prefix(4);
+      continue;
+    }
+    const char c = spec.front();
+    list += c == '(' ? '[' : c == ')' ? ']' : c;
+    spec.remove_prefix(1);
+  }
+  return list;
+}
+
+using Axes = std::optional<std::vector<AxisRequest>>;
+
+// Reads the mesh like the flag's value, and moves spans into this file.
+Axes read_mesh_text(const Node& node, Diagnostics& diags) {
+  const SourceFile text("mesh", std::string(node.text()));
+  const size_t inside = node.span().text().find(node.text());
+  const auto moved = [&](Span span) {
+    const Span whole = node.span();
+    // The string has escapes, so only the whole string has a position.
+    if (inside == std::string_view::npos) return whole;
+    const uint64_t base = whole.begin + inside;
+    return Span{whole.file, base + span.begin, base + span.end};
+  };
+  Diagnostics problems;
+  Axes axes = parse_mesh_text(text, problems);
+  for (const Diagnostic& problem : problems.all()) {
+    auto copy = diags.error(problem.code, {}, problem.message);
+    for (const Label& label : problem.labels) {
+      copy.label(moved(label.where), label.text);
+    }
+    for (const std::string& fact : problem.facts) copy.fact(fact);
+    for (const std::string& help : problem.help) copy.help(help);
+  }
+  if (!axes) return std::nullopt;
+  for (AxisRequest& axis : *axes) {
+    axis.where = moved(axis.where);
+    axis.name_where = moved(axis.name_where);
+    axis.size_where = moved(axis.size_where);
+  }
+  return axes;
+}
+
+// Reads one entry of a map: the axis is the key, the size the value.
+std::optional<AxisRequest> read_axis_size(const Node& map, size_t index,
+                                          Diagnostics& diags) {
+  const Node size = map.item(index);
+  const std::string name(map.key(index));
+  if (!require(size, NodeKind::Integer, name, diags)) return std::nullopt;
+  if (!size.integer()) {
+    return diags.error(
+        Code::InvalidMesh, size.span(),
+        "the size of axis " + in_backticks(name) + " does not fit in 63 bits");
+  }
+  const Span key = map.key_span(index);
+  return AxisRequest{
+      name, *size.integer(),
+      Span{key.file, key.begin, std::max(key.end, size.span().end)}, key,
+      size.span()};
+}
+
+constexpr std::string_view kLogicalForm =
+    "write a logical axis rule as `[name, axes]`; axes are null, an axis or a "
+    "list of axes";
+
+bool read_logical_parts(const Node& name, const Node& axes, LogicalRule& rule,
+                        Diagnostics& diags) {
+  if (!name.is_null()) {
+    if (!require(name, NodeKind::String, "logical axis", diags)) return false;
+    rule.name = std::string(name.text());
+  }
+  auto read = read_axes_node(axes, diags);
+  if (!read) return false;
+  rule.axes = *std::move(read);
+  rule.where = name.span();
+  rule.axes_where = axes.span();
+  return true;
+}
+
+// Reads `{name: .., axes: .., view: .., deal: true}`.
+bool read_logical_map(const Node& node, LogicalRule& rule, Diagnostics& diags) {
+  static const std::array<std::string, 4> kParts = {"name", "axes", "view",
+                                                    "deal"};
+  if (!reject_unknown_keys(node, kParts, diags)) return false;
+  const auto name = node.find("name");
+  const auto axes = node.find("axes");
+  if (!name || !axes) {
+    diags
+        .error(Code::MalformedDocument, node.span(),
+               name ? "a logical axis rule has no `axes`"
+                    : "a logical axis rule has no `name`")
+        .help(std::string(kLogicalForm));
+    return false;
+  }
+  if (!read_logical_parts(*name, *axes, rule, diags)) return false;
+  if (const auto view = node.find("view")) {
+    if (!require(*view, NodeKind::String, "view", diags)) return false;
+    rule.view = view->text();
+    rule.inactive = true;
+  }
+  if (const auto deal = node.find("deal")) {
+    if (!require(*deal, NodeKind::Bool, "deal", diags)) return false;
+    rule.deal = deal->boolean().value_or(false);
+    if (rule.deal && rule.axes.size() != 1) {
+      diags
+          .error(Code::MalformedDocument, axes->span(),
+                 "whole experts are placed over one axis, not " +
+                     std::to_string(rule.axes.size()))
+          .help("write `{name: experts, axes: ep, view: experts, deal: true}`");
+      return false;
+    }
+  }
+  return true;
+}
+
+bool read_logical_rule(const Node& node, RuleSet& rules, Diagnostics& diags) {
+  if (!node.is_map() && (!node.is_list() || node.size() != 2)) {
+    diags
+        .error(Code::MalformedDocument, node.span(),
+               node.is_list()
+                   ? "a logical axis rule has " +
+                         plural(std::ssize(node), "item") + " instead of 2"
+                   : "a logical axis rule must be a list, not " +
+                         std::string(kind_name(node.kind())))
+        .help(std::string(kLogicalForm));
+    return false;
+  }
+  LogicalRule rule;
+  const bool good =
+      node.is_map()
+          ? read_logical_map(node, rule, diags)
+          : read_logical_parts(node.item(0), node.item(1), rule, diags);
+  if (good) rules.logical_rules.push_back(std::move(rule));
+  return good;
+}
+
+bool is_parameter(const RecordedSharding& sharding) {
+  return state_part(sharding.name) == StatePart::Parameter;
+}
+
 }  // namespace
 
 std::optional<AxisName> read_axis_node(const Node& node, Diagnostics& diags) {
-  const auto text = require(node, NodeKind::String, "axis", diags);
-  if (!text) return std::nullopt;
-  if (is_axis_name(text->text())) return std::string(text->text());
-  return refuse_name(node, text->text(), diags);
+  return read_name(node, node.text(), diags);
 }
 
 std::optional<AxisNames> read_axes_node(
@@ -187,35 +329,6 @@ std::optional<PartitionSpec> read_spec_node(const Node& node,
   return std::move(rule.spec);
 }
 
-namespace {
-
-// Rewrites "P((fsdp, sp), None)" as a list of a document: "[[fsdp, sp], null]".
-std::optional<std::string> list_of_spec(std::string_view spec) {
-  for (const std::string_view name : {"PartitionSpec", "PS", "P"}) {
-    if (!spec.starts_with(name)) continue;
-    spec.remove_prefix(name.size());
-    break;
-  }
-  if (spec.empty() || !contains(std::string_view("(["), spec.front()) ||
-      !contains(std::string_view(")]"), spec.back())) {
-    return std::nullopt;
-  }
-  std::string list;
-  while (!spec.empty()) {
-    if (spec.starts_with("None")) {
-      list += "null";
-      spec.remove_prefix(4);
-      continue;
-    }
-    const char c = spec.front();
-    list += c == '(' ? '[' : c == ')' ? ']' : c;
-    spec.remove_prefix(1);
-  }
-  return list;
-}
-
-}  // namespace
-
 std::optional<PartitionSpec> read_spec_text(const std::string& source,
                                             std::string_view text) {
   const auto list = list_of_spec(text);
@@ -227,33 +340,20 @@ std::optional<PartitionSpec> read_spec_text(const std::string& source,
 }
 
 std::optional<Rule> read_rule_node(const Node& node, Diagnostics& diags) {
-  if (node.is_map()) {
-    auto rule = read_map(node, diags);
-    if (rule) rule->item_where = node.span();
-    return rule;
-  }
-  if (!node.is_list()) {
+  if (!node.is_map() && (!node.is_list() || node.size() != 2)) {
     return diags
         .error(Code::MalformedDocument, node.span(),
-               "a rule must be a list or a map, not " +
-                   std::string(kind_name(node.kind())))
+               node.is_list()
+                   ? "a rule has " + plural(std::ssize(node), "item") +
+                         " instead of 2"
+                   : "a rule must be a list or a map, not " +
+                         std::string(kind_name(node.kind())))
         .help(std::string(kRuleForms));
   }
-  if (node.size() != 2) {
-    return diags
-        .error(
-            Code::MalformedDocument, node.span(),
-            "a rule has " + plural(std::ssize(node), "item") + " instead of 2")
-        .help(std::string(kRuleForms));
-  }
-  auto rule = read_parts(node.item(0), node.item(1), diags);
+  auto rule = node.is_map() ? read_map(node, diags)
+                            : read_parts(node.item(0), node.item(1), diags);
   if (rule) rule->item_where = node.span();
   return rule;
-}
-
-void suggest_preset(std::string_view name, Diagnostics::Builder& report) {
-  std::vector<std::string> known = all_names(sharding_presets());
-  suggest(report, name, known);
 }
 
 PartitionSpec preset_spec(const ShardingPreset& preset) {
@@ -287,59 +387,6 @@ bool read_all(const Node& list, std::string_view what, Diagnostics& diags,
   return good;
 }
 
-namespace {
-
-using Axes = std::optional<std::vector<AxisRequest>>;
-
-// Reads the mesh like the flag's value, and moves spans into this file.
-Axes read_mesh_text(const Node& node, Diagnostics& diags) {
-  const SourceFile text("mesh", std::string(node.text()));
-  const size_t inside = node.span().text().find(node.text());
-  const auto moved = [&](Span span) {
-    const Span whole = node.span();
-    // The string has escapes, so only the whole string has a position.
-    if (inside == std::string_view::npos) return whole;
-    const uint64_t base = whole.begin + inside;
-    return Span{whole.file, base + span.begin, base + span.end};
-  };
-  Diagnostics problems;
-  Axes axes = parse_mesh_text(text, problems);
-  for (const Diagnostic& problem : problems.all()) {
-    auto copy = diags.error(problem.code, {}, problem.message);
-    for (const Label& label : problem.labels) {
-      copy.label(moved(label.where), label.text);
-    }
-    for (const std::string& fact : problem.facts) copy.fact(fact);
-    for (const std::string& help : problem.help) copy.help(help);
-  }
-  if (!axes) return std::nullopt;
-  for (AxisRequest& axis : *axes) {
-    axis.where = moved(axis.where);
-    axis.name_where = moved(axis.name_where);
-    axis.size_where = moved(axis.size_where);
-  }
-  return axes;
-}
-
-}  // namespace
-
-std::optional<AxisRequest> read_axis_size(const Node& map, size_t index,
-                                          Diagnostics& diags) {
-  const Node size = map.item(index);
-  const std::string name(map.key(index));
-  if (!require(size, NodeKind::Integer, name, diags)) return std::nullopt;
-  if (!size.integer()) {
-    return diags.error(
-        Code::InvalidMesh, size.span(),
-        "the size of axis " + in_backticks(name) + " does not fit in 63 bits");
-  }
-  const Span key = map.key_span(index);
-  return AxisRequest{
-      name, *size.integer(),
-      Span{key.file, key.begin, std::max(key.end, size.span().end)}, key,
-      size.span()};
-}
-
 Axes read_mesh_node(const Node& node, Diagnostics& diags) {
   if (node.is_string()) return read_mesh_text(node, diags);
   if (!require(node, NodeKind::Map, "mesh", diags)) return std::nullopt;
@@ -352,98 +399,8 @@ Axes read_mesh_node(const Node& node, Diagnostics& diags) {
   return axes;
 }
 
-namespace {
-
-constexpr std::string_view kLogicalForm =
-    "write a logical axis rule as `[name, axes]`; axes are null, an axis or a "
-    "list of axes";
-
-bool read_logical_parts(const Node& name, const Node& axes, LogicalRule& rule,
-                        Diagnostics& diags) {
-  if (!name.is_null()) {
-    if (!require(name, NodeKind::String, "logical axis", diags)) return false;
-    rule.name = std::string(name.text());
-  }
-  auto read = read_axes_node(axes, diags);
-  if (!read) return false;
-  rule.axes = *std::move(read);
-  rule.where = name.span();
-  rule.axes_where = axes.span();
-  return true;
-}
-
-// Reads `{name: .., axes: .., view: .., deal: true}`.
-bool read_logical_map(const Node& node, RuleSet& rules, Diagnostics& diags) {
-  static const std::array<std::string, 4> kParts = {"name", "axes", "view",
-                                                    "deal"};
-  if (!reject_unknown_keys(node, kParts, diags)) return false;
-  const auto name = node.find("name");
-  const auto axes = node.find("axes");
-  if (!name || !axes) {
-    diags
-        .error(Code::MalformedDocument, node.span(),
-               name ? "a logical axis rule has no `axes`"
-                    : "a logical axis rule has no `name`")
-        .help(std::string(kLogicalForm));
-    return false;
-  }
-  LogicalRule rule;
-  if (!read_logical_parts(*name, *axes, rule, diags)) return false;
-  if (const auto view = node.find("view")) {
-    if (!require(*view, NodeKind::String, "view", diags)) return false;
-    rule.view = view->text();
-    rule.inactive = true;
-  }
-  if (const auto deal = node.find("deal")) {
-    if (!require(*deal, NodeKind::Bool, "deal", diags)) return false;
-    rule.deal = deal->boolean().value_or(false);
-    if (rule.deal && rule.axes.size() != 1) {
-      diags
-          .error(Code::MalformedDocument, axes->span(),
-                 "whole experts are placed over one axis, not " +
-                     std::to_string(rule.axes.size()))
-          .help("write `{name: experts, axes: ep, view: experts, deal: true}`");
-      return false;
-    }
-  }
-  rules.logical_rules.push_back(std::move(rule));
-  return true;
-}
-
-bool read_logical_rule(const Node& node, RuleSet& rules, Diagnostics& diags) {
-  if (node.is_map()) return read_logical_map(node, rules, diags);
-  if (!node.is_list() || node.size() != 2) {
-    diags
-        .error(Code::MalformedDocument, node.span(),
-               node.is_list()
-                   ? "a logical axis rule has " +
-                         plural(std::ssize(node), "item") + " instead of 2"
-                   : "a logical axis rule must be a list, not " +
-                         std::string(kind_name(node.kind())))
-        .help(std::string(kLogicalForm));
-    return false;
-  }
-  LogicalRule rule;
-  if (!read_logical_parts(node.item(0), node.item(1), rule, diags)) {
-    return false;
-  }
-  rules.logical_rules.push_back(std::move(rule));
-  return true;
-}
-
-}  // namespace
-
 bool read_logical_rules(const Node& node, RuleSet& rules, Diagnostics& diags) {
   return read_all(node, "logical_axis_rules", diags, read_logical_rule, rules);
-}
-
-void append_view_axes(const RuleSet& more, RuleSet& rules) {
-  for (const auto& [view, names] : more.view_axes) {
-    AxisNames& all = rules.view_axes[view];
-    for (const AxisName& name : names) {
-      if (!contains(all, name)) all.push_back(name);
-    }
-  }
 }
 
 bool read_axis_mapping(const Node& node, RuleSet& rules, Diagnostics& diags) {
@@ -461,9 +418,8 @@ bool read_axis_mapping(const Node& node, RuleSet& rules, Diagnostics& diags) {
 
 bool read_partition_axis(const Node& node, RuleSet& rules, Diagnostics& diags) {
   if (!require(node, NodeKind::Map, "partition_axis", diags)) return false;
-  std::vector<std::string> known = all_names(partition_fields());
   PartitionAxis axis = default_partition_axis();
-  bool good = reject_unknown_keys(node, known, diags);
+  bool good = reject_unknown_keys(node, all_names(partition_fields()), diags);
   for (size_t i = 0; i < node.size(); ++i) {
     const auto field = find_partition_field(node.key(i));
     auto axes = read_axes_node(node.item(i), diags);
@@ -477,14 +433,6 @@ bool read_partition_axis(const Node& node, RuleSet& rules, Diagnostics& diags) {
   return rules.partition_axis.has_value();
 }
 
-namespace {
-
-bool is_parameter(const RecordedSharding& sharding) {
-  return state_part(sharding.name) == StatePart::Parameter;
-}
-
-}  // namespace
-
 bool same_axes(const std::vector<AxisRequest>& a,
                const std::vector<AxisRequest>& b) {
   return std::ranges::equal(a, b,
@@ -494,12 +442,9 @@ bool same_axes(const std::vector<AxisRequest>& a,
 }
 
 std::string axes_text(const std::vector<AxisRequest>& mesh) {
-  std::string text;
-  for (const AxisRequest& axis : mesh) {
-    if (!text.empty()) text += ",";
-    text += axis.name + "=" + std::to_string(axis.size);
-  }
-  return text;
+  return joined_of(mesh, ",", [](const AxisRequest& axis) {
+    return axis.name + "=" + std::to_string(axis.size);
+  });
 }
 
 RecordedMesh common_mesh(const std::vector<RecordedSharding>& shardings,
@@ -527,28 +472,18 @@ RecordedMesh common_mesh(const std::vector<RecordedSharding>& shardings,
 }
 
 std::string recorded_pattern(std::string_view name) {
-  constexpr std::string_view kBox = "value";
-  bool boxed = false;
-  if (name.size() > kBox.size() + 1 && name.ends_with(kBox)) {
-    const char before = name[name.size() - kBox.size() - 1];
-    boxed = before == '/' || before == '.';
-    if (boxed) name.remove_suffix(kBox.size() + 1);
+  constexpr std::string_view kBox = "/value";
+  const bool boxed = name.size() > kBox.size() &&
+                     (name.ends_with(kBox) || name.ends_with(".value"));
+  if (boxed) name.remove_suffix(kBox.size());
+  std::string pattern = "^";
+  for (size_t begin = 0; begin <= name.size();) {
+    const size_t end = std::min(name.find_first_of("./", begin), name.size());
+    if (begin > 0) pattern += "[./]";
+    pattern += escape_pattern(name.substr(begin, end - begin));
+    begin = end + 1;
   }
-  std::string pattern;
-  const std::string exact = exact_pattern(name);
-  for (size_t i = 0; i < exact.size(); ++i) {
-    const bool dot = exact[i] == '\\' && exact[i + 1] == '.';
-    if (dot || exact[i] == '/') {
-      pattern += "[./]";
-      i += dot ? 1 : 0;
-      continue;
-    }
-    // An escaped character stays escaped; it may be a backslash itself.
-    if (exact[i] == '\\') pattern += exact[i++];
-    pattern += exact[i];
-  }
-  if (boxed) pattern.insert(pattern.size() - 1, "([./]value)?");
-  return pattern;
+  return pattern + (boxed ? "([./]value)?$" : "$");
 }
 
 void add_recorded_rules(const std::vector<RecordedSharding>& shardings,
@@ -579,8 +514,7 @@ void add_recorded_rules(const std::vector<RecordedSharding>& shardings,
 }
 
 StatePart state_part(std::string_view name) {
-  const size_t end = std::min(name.find_first_of("./"), name.size());
-  const std::string_view first = name.substr(0, end);
+  const std::string_view first = name.substr(0, name.find_first_of("./"));
   if (first == "opt_state" || first == "opt_states" || first == "optimizer") {
     return StatePart::Optimizer;
   }
@@ -594,19 +528,18 @@ StatePart state_part(std::string_view name) {
 }
 
 bool check_axis_counts(const RuleSet& rules, Diagnostics& diags) {
-  const auto refuse = [&](Span where, size_t count, std::string_view who,
-                          size_t most) {
+  const auto refuse = [&](Span where, int64_t count, const std::string& who,
+                          int64_t most) {
     diags
         .error(Code::MalformedDocument, where,
-               std::string(who) + " " +
-                   plural(static_cast<int64_t>(count), "axis") + "; at most " +
-                   count_text(static_cast<int64_t>(most)) + " are allowed")
+               who + " " + plural(count, "axis") + "; at most " +
+                   count_text(most) + " are allowed")
         .help("remove axes that the mesh does not have");
     return false;
   };
   const auto fits = [&](const Rule& rule) {
     for (size_t dim = 0; dim < rule.spec.dims.size(); ++dim) {
-      const size_t count = rule.spec.dims[dim].size();
+      const int64_t count = std::ssize(rule.spec.dims[dim]);
       if (count <= kMaxAxesPerDim) continue;
       return refuse(
           dim < rule.dim_where.size() ? rule.dim_where[dim] : rule.spec_where,
@@ -614,27 +547,18 @@ bool check_axis_counts(const RuleSet& rules, Diagnostics& diags) {
     }
     return true;
   };
-  if (rules.declared_axes.size() > kMaxDeclaredAxes) {
+  if (std::ssize(rules.declared_axes) > kMaxDeclaredAxes) {
     return refuse({rules.sources.empty() ? nullptr : rules.sources[0].get()},
-                  rules.declared_axes.size(), "these rules declare",
+                  std::ssize(rules.declared_axes), "these rules declare",
                   kMaxDeclaredAxes);
   }
   return std::ranges::all_of(rules.rules, fits) &&
          std::ranges::all_of(rules.activations, fits) &&
          std::ranges::all_of(rules.logical_rules, [&](const LogicalRule& rule) {
-           return rule.axes.size() <= kMaxAxesPerDim ||
-                  refuse(rule.axes_where, rule.axes.size(),
+           return std::ssize(rule.axes) <= kMaxAxesPerDim ||
+                  refuse(rule.axes_where, std::ssize(rule.axes),
                          "this logical axis rule lists", kMaxAxesPerDim);
          });
-}
-
-void report_unused_sizes(const RuleSet& rules, Diagnostics& diags) {
-  if (rules.sizes.empty() || (rules.mesh && rules.mesh_replaces)) return;
-  auto report = diags.report(
-      Code::InvalidMesh, Severity::Warning, rules.sizes.front().axis.where,
-      "the sizes in this config are ignored: no file has `mesh_axes`");
-  if (rules.mesh) report.label(rules.mesh_where, "this mesh is used");
-  report.help("give axis sizes with `--mesh`");
 }
 
 }  // namespace shardplan

@@ -46,8 +46,6 @@ std::optional<PartitionSpec> read_spec_text(const std::string& source,
                                             std::string_view text);
 std::optional<Rule> read_rule_node(const Node& node, Diagnostics& diags);
 
-// Suggests the preset with a similar name, if there is one.
-void suggest_preset(std::string_view name, Diagnostics::Builder& report);
 // Returns the spec of one of eformer's presets, in semantic axes.
 PartitionSpec preset_spec(const ShardingPreset& preset);
 
@@ -62,9 +60,6 @@ bool read_all(const Node& list, std::string_view what, Diagnostics& diags,
 
 std::optional<std::vector<AxisRequest>> read_mesh_node(const Node& node,
                                                        Diagnostics& diags);
-// Reads one entry of such a map: the axis is the key, the size the value.
-std::optional<AxisRequest> read_axis_size(const Node& map, size_t index,
-                                          Diagnostics& diags);
 
 // Tables that map names to mesh axes, read from nodes of a document:
 //
@@ -76,8 +71,6 @@ std::optional<AxisRequest> read_axis_size(const Node& map, size_t index,
 
 // Appends the rules; returns false when something was reported.
 bool read_logical_rules(const Node& node, RuleSet& rules, Diagnostics& diags);
-// Adds the view axes of a later file, each axis once.
-void append_view_axes(const RuleSet& more, RuleSet& rules);
 // Reads `{embed: fsdp, mlp: [tp, sp]}` and appends a rule per entry.
 bool read_axis_mapping(const Node& node, RuleSet& rules, Diagnostics& diags);
 // Reads fields of eformer's PartitionAxis (core/partition_axis.h) by name;
@@ -136,14 +129,10 @@ enum class StatePart : uint8_t {
 StatePart state_part(std::string_view name);
 
 // More axes than any mesh has: 2^40 devices have at most 40 axes larger than 1.
-inline constexpr size_t kMaxAxesPerDim = 256;
-inline constexpr size_t kMaxDeclaredAxes = 4096;
+inline constexpr int64_t kMaxAxesPerDim = 256;
+inline constexpr int64_t kMaxDeclaredAxes = 4096;
 // Returns whether no rule lists more axes than that; SP002 if one does. The
 // limit bounds the work that is done for each parameter and axis.
 bool check_axis_counts(const RuleSet& rules, Diagnostics& diags);
-
-// Warns (SP007) when a config gives axis sizes separately, as MaxText's do, and
-// no file has the `mesh_axes` that they belong to.
-void report_unused_sizes(const RuleSet& rules, Diagnostics& diags);
 
 }  // namespace shardplan

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "base/checked.h"
-#include "base/shipped.h"
 #include "base/text.h"
 #include "base/words.h"
 #include "core/hardware.h"
@@ -20,15 +19,6 @@ bool is_same_name(std::string_view a, std::string_view b) {
   return lower_case(a) == lower_case(b);
 }
 
-// Returns the entry's spelling of a name; empty if the entry does not have it.
-template <typename Entry>
-std::string_view spelled(const Entry& entry, std::string_view name) {
-  for (const std::string_view own : entry.names) {
-    if (is_same_name(own, name)) return own;
-  }
-  return {};
-}
-
 // The table entry that has a name, and the table's spelling of the name.
 template <typename Entry>
 struct Named {
@@ -38,10 +28,18 @@ struct Named {
 template <typename Entry>
 Named<Entry> find_spelled(std::span<const Entry> table, std::string_view name) {
   for (const Entry& entry : table) {
-    const std::string_view own = spelled(entry, name);
-    if (!own.empty()) return {&entry, own};
+    for (const std::string_view own : entry.names) {
+      if (is_same_name(own, name)) return {&entry, own};
+    }
   }
   return {};
+}
+
+template <typename Entry>
+void add_names(std::span<const Entry> table, std::vector<std::string>& names) {
+  for (const Entry& entry : table) {
+    names.insert(names.end(), entry.names.begin(), entry.names.end());
+  }
 }
 
 // Reads digits without a leading zero. More than 2^40 of anything is refused,
@@ -101,17 +99,9 @@ std::string units_text(const TpuFamily& family, std::string_view name) {
          " per chip";
 }
 
-HardwareProfile shipped_profile(std::string_view name) {
-  Diagnostics diags;
-  auto profile =
-      read_hardware(find_shipped(kHardwareFolder, name, diags), diags);
-  SHARDPLAN_CHECK(profile.has_value());
-  return *std::move(profile);
-}
-
 // Sets the fields that a profile determines; returns its title.
 std::string use_profile(std::string_view name, NamedTopology& topology) {
-  const HardwareProfile profile = shipped_profile(name);
+  const HardwareProfile profile = shipped_hardware(name);
   topology.hardware = name;
   const auto& bytes =
       profile.hbm_usable_bytes ? profile.hbm_usable_bytes : profile.hbm_bytes;
@@ -151,10 +141,17 @@ class TopologyReader {
            std::string(name);
   }
 
-  // Returns nullopt, with the reason reported, beyond the limit of a mesh.
-  std::optional<int64_t> devices_of(int64_t each) {
+  // Returns the topology with its name and devices, `each` times the number in
+  // front. Returns nullopt, with the reason reported, beyond the limit of a
+  // mesh.
+  std::optional<NamedTopology> named(std::string_view name, int64_t each) {
     const auto devices = checked_mul(each, times());
-    if (devices && *devices <= kMaxDevices) return devices;
+    if (devices && *devices <= kMaxDevices) {
+      NamedTopology topology;
+      topology.name = with_times(name);
+      topology.devices = *devices;
+      return topology;
+    }
     return diags_
         .error(Code::Usage, where_,
                "topology " + in_backticks(text_) + " has too many devices")
@@ -163,20 +160,17 @@ class TopologyReader {
 
   std::optional<NamedTopology> read_machine(const Named<GpuMachine>& found) {
     const GpuMachine& machine = *found.entry;
-    const auto devices = devices_of(machine.devices.value);
-    if (!devices) return std::nullopt;
-    NamedTopology topology;
-    topology.name = with_times(found.name);
-    topology.devices = *devices;
-    topology.hosts = times();
-    const std::string title = use_profile(machine.hardware, topology);
-    topology.meaning =
-        plural(*devices, "device") + " (" +
+    auto topology = named(found.name, machine.devices.value);
+    if (!topology) return std::nullopt;
+    topology->hosts = times();
+    const std::string title = use_profile(machine.hardware, *topology);
+    topology->meaning =
+        plural(topology->devices, "device") + " (" +
         (times() > 1 ? plural(times(), "machine") + " of " +
                            std::to_string(machine.devices.value) + ", "
                      : "") +
         title + ")";
-    topology.numbers = {{"devices_per_machine", machine.devices}};
+    topology->numbers = {{"devices_per_machine", machine.devices}};
     return topology;
   }
 
@@ -189,13 +183,11 @@ class TopologyReader {
           .help("write the number of devices, e.g. `8x" +
                 std::string(found.name) + "`");
     }
-    const auto devices = devices_of(1);
-    if (!devices) return std::nullopt;
-    NamedTopology topology;
-    topology.name = with_times(found.name);
-    topology.devices = *devices;
-    const std::string title = use_profile(found.entry->hardware, topology);
-    topology.meaning = plural(*devices, "device") + " (" + title + ")";
+    auto topology = named(found.name, 1);
+    if (!topology) return std::nullopt;
+    const std::string title = use_profile(found.entry->hardware, *topology);
+    topology->meaning =
+        plural(topology->devices, "device") + " (" + title + ")";
     return topology;
   }
 
@@ -206,21 +198,18 @@ class TopologyReader {
     const int64_t chips = family.unit == TpuUnit::Cores
                               ? size / family.cores_per_chip.value
                               : size;
-    const auto devices = devices_of(chips * family.devices_per_chip.value);
-    if (!devices) return std::nullopt;
-    NamedTopology topology;
-    topology.name =
-        with_times(std::string(found.name) + "-" + std::to_string(size));
-    topology.devices = *devices;
-    topology.slices = times();
-    topology.hosts = ceil_div(chips, family.chips_per_host.value) * times();
-    if (!family.hardware.empty()) use_profile(family.hardware, topology);
-    topology.meaning = plural(*devices, "device") +
-                       (times() > 1 ? " in " + plural(times(), "slice") : "") +
-                       " (" + units_text(family, found.name) + ")";
-    topology.numbers = {{"cores_per_chip", family.cores_per_chip},
-                        {"devices_per_chip", family.devices_per_chip},
-                        {"chips_per_host", family.chips_per_host}};
+    auto topology = named(std::string(found.name) + "-" + std::to_string(size),
+                          chips * family.devices_per_chip.value);
+    if (!topology) return std::nullopt;
+    topology->slices = times();
+    topology->hosts = ceil_div(chips, family.chips_per_host.value) * times();
+    if (!family.hardware.empty()) use_profile(family.hardware, *topology);
+    topology->meaning = plural(topology->devices, "device") +
+                        (times() > 1 ? " in " + plural(times(), "slice") : "") +
+                        " (" + units_text(family, found.name) + ")";
+    topology->numbers = {{"cores_per_chip", family.cores_per_chip},
+                         {"devices_per_chip", family.devices_per_chip},
+                         {"chips_per_host", family.chips_per_host}};
     return topology;
   }
 
@@ -246,8 +235,7 @@ class TopologyReader {
     const size_t end = text_.find_last_not_of("0123456789");
     if (end == std::string_view::npos || end == 0) return std::nullopt;
     const auto number = whole_number(text_.substr(end + 1));
-    if (!number ||
-        std::string_view("xX:*").find(text_[end]) == std::string_view::npos) {
+    if (!number || !contains("xX:*", text_[end])) {
       return std::nullopt;
     }
     const std::string turned =
@@ -262,10 +250,7 @@ class TopologyReader {
   std::optional<std::string> near_name() const {
     if (const auto sized = split_size(parts_.name)) {
       std::vector<std::string> families;
-      for (const TpuFamily& family : tpu_families()) {
-        families.insert(families.end(), family.names.begin(),
-                        family.names.end());
-      }
+      add_names(tpu_families(), families);
       const auto near = nearest(sized->family, families);
       if (near &&
           has_size(*find_spelled(tpu_families(), *near).entry, sized->size)) {
@@ -273,12 +258,8 @@ class TopologyReader {
       }
     }
     std::vector<std::string> names;
-    for (const GpuMachine& machine : gpu_machines()) {
-      names.insert(names.end(), machine.names.begin(), machine.names.end());
-    }
-    for (const PlainAccelerator& plain : plain_accelerators()) {
-      names.insert(names.end(), plain.names.begin(), plain.names.end());
-    }
+    add_names(gpu_machines(), names);
+    add_names(plain_accelerators(), names);
     const auto near = nearest(parts_.name, names);
     if (!near) return std::nullopt;
     const bool needs_number =
@@ -351,9 +332,7 @@ std::vector<std::string> topology_examples() {
       names.push_back(std::string(name) + "-" + std::to_string(family.example));
     }
   }
-  for (const GpuMachine& machine : gpu_machines()) {
-    names.insert(names.end(), machine.names.begin(), machine.names.end());
-  }
+  add_names(gpu_machines(), names);
   for (const PlainAccelerator& plain : plain_accelerators()) {
     names.push_back("8x" + std::string(plain.names.front()));
   }

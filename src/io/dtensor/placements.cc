@@ -24,14 +24,12 @@ class Parser {
   size_t at() const { return at_; }
 
   std::optional<std::vector<MeshPlacement>> list() {
-    std::vector<MeshPlacement> placements;
-    const bool is_list = here().is("[") || here().is("(");
-    if (!is_list) {
+    if (!here().is("[") && !here().is("(")) {
       const auto only = placement();
       if (!only) return std::nullopt;
-      placements.push_back(*only);
-      return placements;
+      return std::vector{*only};
     }
+    std::vector<MeshPlacement> placements;
     const std::string_view close = here().is("[") ? "]" : ")";
     ++at_;
     while (!here().is(close)) {
@@ -71,13 +69,7 @@ class Parser {
                                    : "this is not a placement");
     }
     const PythonToken& first = here();
-    std::string name = here().text;
-    ++at_;
-    while (here().is(".") && at_ + 1 < tokens_.size() &&
-           tokens_[at_ + 1].kind == PythonTokenKind::Name) {
-      name = tokens_[at_ + 1].text;
-      at_ += 2;
-    }
+    const std::string name = read_last_name(tokens_, at_);
     MeshPlacement result;
     result.where = first.where;
     if (name == "R") return result;
@@ -101,14 +93,14 @@ class Parser {
     } else if (name != "Replicate") {
       return malformed(first, in_backticks(name) + " is not a placement");
     }
-    if (!arguments(first, result)) return std::nullopt;
-    return result;
+    return with_arguments(first, result);
   }
 
-  bool arguments(const PythonToken& first, MeshPlacement& result) {
+  std::optional<MeshPlacement> with_arguments(const PythonToken& first,
+                                              MeshPlacement result) {
     if (!here().is("(")) {
-      malformed(here(), "`(` is missing after " + in_backticks(first.text));
-      return false;
+      return malformed(here(),
+                       "`(` is missing after " + in_backticks(first.text));
     }
     ++at_;
     bool has_dim = false;
@@ -120,55 +112,43 @@ class Parser {
         const bool is_factor = here().is("split_factor") || here().is("sf");
         if ((!is_dim && !is_factor) || at_ + 1 >= tokens_.size() ||
             !tokens_[at_ + 1].is("=")) {
-          malformed(here(), "this is not an argument of a placement");
-          return false;
+          return malformed(here(), "this is not an argument of a placement");
         }
         at_ += 2;
       } else if (position > 0) {
-        malformed(here(), "this argument needs a name");
-        return false;
+        return malformed(here(), "this argument needs a name");
       }
       const auto value = integer();
-      if (!value) return false;
+      if (!value) return std::nullopt;
       bool& has = is_dim ? has_dim : has_factor;
       if (std::exchange(has, true)) {
-        malformed(here(), "an argument is given twice");
-        return false;
+        return malformed(here(), "an argument is given twice");
       }
       (is_dim ? result.dim : result.split_factor) = *value;
       if (here().is(",")) {
         ++at_;
       } else if (!here().is(")")) {
-        malformed(here(), "`)` is missing before this");
-        return false;
+        return malformed(here(), "`)` is missing before this");
       }
     }
     result.where.end = here().where.end;
     ++at_;
-    return check(first, result, has_dim, has_factor);
-  }
-
-  bool check(const PythonToken& first, const MeshPlacement& placement,
-             bool has_dim, bool has_factor) {
-    const bool takes_dim = placement.kind != MeshPlacementKind::Replicate;
-    const bool takes_factor = placement.kind == MeshPlacementKind::Strided;
-    if (has_dim != takes_dim || has_factor != takes_factor) {
-      malformed(first, in_backticks(placement.where.text()) +
-                           " has the wrong arguments");
-      return false;
+    const bool takes_factor = result.kind == MeshPlacementKind::Strided;
+    if (has_dim != (result.kind != MeshPlacementKind::Replicate) ||
+        has_factor != takes_factor) {
+      return malformed(first, in_backticks(result.where.text()) +
+                                  " has the wrong arguments");
     }
-    if (placement.dim >= kMaxPlacementDim ||
-        placement.dim < -kMaxPlacementDim || placement.split_factor < 1) {
-      diags_
-          .error(
-              Code::MalformedDocument, placement.where,
-              takes_factor && placement.split_factor < 1
-                  ? "a split factor is less than 1"
-                  : "no tensor has dimension " + std::to_string(placement.dim))
+    if (result.dim >= kMaxPlacementDim || result.dim < -kMaxPlacementDim ||
+        result.split_factor < 1) {
+      return diags_
+          .error(Code::MalformedDocument, result.where,
+                 takes_factor && result.split_factor < 1
+                     ? "a split factor is less than 1"
+                     : "no tensor has dimension " + std::to_string(result.dim))
           .help("count dimensions from 0, or backwards from -1");
-      return false;
     }
-    return true;
+    return result;
   }
 
   std::optional<int64_t> integer() {
@@ -191,6 +171,7 @@ class Parser {
 // added from the last to the first.
 struct Order {
   std::vector<AxisRequest> axes;
+  Span where = {};  // the first placement that shards the dimension
 
   // Inserts after the axes that split into `factor` parts; false if none do.
   bool add(const AxisRequest& axis, int64_t factor) {
@@ -207,13 +188,11 @@ struct Order {
   }
 
   std::string text() const {
-    std::string all;
-    for (const AxisRequest& axis : axes) {
-      all += (all.empty() ? "" : " x ") + axis.name;
-      all +=
-          axis.size < 1 ? " (size unknown)" : "=" + std::to_string(axis.size);
-    }
-    return all.empty() ? "none" : all;
+    if (axes.empty()) return "none";
+    return joined_of(axes, " x ", [](const AxisRequest& axis) {
+      return axis.name + (axis.size < 1 ? " (size unknown)"
+                                        : "=" + std::to_string(axis.size));
+    });
   }
 };
 
@@ -227,27 +206,35 @@ std::optional<std::vector<MeshPlacement>> parse_placements(
   return placements;
 }
 
+std::string read_last_name(std::span<const PythonToken> tokens, size_t& at) {
+  std::string name = tokens[at++].text;
+  while (at + 1 < tokens.size() && tokens[at].is(".") &&
+         tokens[at + 1].kind == PythonTokenKind::Name) {
+    name = tokens[at + 1].text;
+    at += 2;
+  }
+  return name;
+}
+
 std::optional<PlacedSpec> spec_of_placements(
     std::span<const MeshPlacement> placements,
     std::span<const AxisRequest> mesh, Span where, Diagnostics& diags) {
   if (placements.size() != mesh.size()) {
-    const std::string names = joined_of(mesh, ", ", &AxisRequest::name);
     return diags
         .error(Code::MalformedDocument, where,
                "there " + std::string(placements.size() == 1 ? "is " : "are ") +
                    plural(std::ssize(placements), "placement") + " for " +
                    plural(std::ssize(mesh), "mesh dimension"))
-        .fact("mesh dimensions: " + names)
+        .fact("mesh dimensions: " + joined_of(mesh, ", ", &AxisRequest::name))
         .help("write one placement per mesh dimension");
   }
   std::map<int64_t, Order> orders;
   PlacedSpec result;
-  std::map<int64_t, Span> places;
   for (size_t i = placements.size(); i-- > 0;) {
     const MeshPlacement& placement = placements[i];
     if (placement.kind == MeshPlacementKind::Replicate) continue;
-    places[placement.dim] = placement.where;
     Order& order = orders[placement.dim];
+    order.where = placement.where;
     if (order.add(mesh[i], placement.split_factor)) continue;
     return diags
         .error(Code::Inexpressible, placement.where,
@@ -275,18 +262,25 @@ std::optional<PlacedSpec> spec_of_placements(
   const int64_t first = result.from_last ? lowest : 0;
   const int64_t last = result.from_last ? -1 : highest;
   for (int64_t dim = first; dim <= last; ++dim) {
-    AxisNames axes;
     const auto order = orders.find(dim);
-    if (order != orders.end()) {
-      for (const AxisRequest& axis : order->second.axes) {
-        axes.push_back(axis.name);
-      }
+    const bool is_sharded = order != orders.end();
+    result.dim_where.push_back(is_sharded ? order->second.where : where);
+    AxisNames& axes = result.spec.dims.emplace_back();
+    if (!is_sharded) continue;
+    for (const AxisRequest& axis : order->second.axes) {
+      axes.push_back(axis.name);
     }
-    result.spec.dims.push_back(std::move(axes));
-    const auto place = places.find(dim);
-    result.dim_where.push_back(place == places.end() ? where : place->second);
   }
   return result;
+}
+
+std::string placement_text(const PartitionSpec& spec, const AxisName& axis) {
+  for (size_t dim = 0; dim < spec.dims.size(); ++dim) {
+    if (contains(spec.dims[dim], axis)) {
+      return "Shard(" + std::to_string(dim) + ")";
+    }
+  }
+  return "Replicate()";
 }
 
 }  // namespace shardplan

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/diagnostic.h"
@@ -43,6 +44,10 @@ inline constexpr int64_t kMaxPlacementDim = 64;
 std::optional<std::vector<MeshPlacement>> parse_placements(
     std::span<const PythonToken> tokens, size_t& at, Diagnostics& diags);
 
+// Reads a dotted name that begins at `tokens[at]`, moves `at` past it, and
+// returns its last word: "Shard" for `dt.Shard`.
+std::string read_last_name(std::span<const PythonToken> tokens, size_t& at);
+
 struct PlacedSpec {
   PartitionSpec spec;
   bool from_last = false;  // see Rule::from_last
@@ -56,5 +61,8 @@ struct PlacedSpec {
 std::optional<PlacedSpec> spec_of_placements(
     std::span<const MeshPlacement> placements,
     std::span<const AxisRequest> mesh, Span where, Diagnostics& diags);
+
+// Returns the placement on one mesh dimension: "Shard(0)" or "Replicate()".
+std::string placement_text(const PartitionSpec& spec, const AxisName& axis);
 
 }  // namespace shardplan

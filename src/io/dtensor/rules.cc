@@ -20,16 +20,12 @@
 #include "io/dialects.h"
 #include "io/dtensor/placements.h"
 #include "io/dtensor/styles.h"
-#include "io/export.h"
 #include "syntax/document.h"
 #include "syntax/python.h"
-#include "syntax/python_program.h"
 #include "syntax/tokens.h"
 
 namespace shardplan {
 namespace {
-
-constexpr std::string_view kSpecial = "*?[";
 
 // Returns the pattern of one part of a key, between dots.
 std::string part_pattern(std::string_view part) {
@@ -45,15 +41,12 @@ std::string part_pattern(std::string_view part) {
     const size_t close =
         part[i] == '[' ? part.find(']', inside + 1) : std::string_view::npos;
     if (close == std::string_view::npos) {
-      const std::string exact = exact_pattern(part.substr(i, 1));
-      pattern += exact.substr(1, exact.size() - 2);
+      pattern += escape_pattern(part.substr(i, 1));
       continue;
     }
     pattern += negated ? "[^" : "[";
     for (const char c : part.substr(inside, close - inside)) {
-      if (std::string_view("\\[]^&~|").find(c) != std::string_view::npos) {
-        pattern += '\\';
-      }
+      if (contains("\\[]^&~|", c)) pattern += '\\';
       pattern += c;
     }
     pattern += ']';
@@ -63,31 +56,16 @@ std::string part_pattern(std::string_view part) {
 }
 
 std::string pattern_of(std::string_view key) {
-  if (key.find_first_of(kSpecial) == std::string_view::npos) {
+  if (key.find_first_of("*?[") == std::string_view::npos) {
     return exact_pattern(key);
   }
   return "^" + fnmatch_parts(key) + "$";
 }
 
-}  // namespace
-
-std::string fnmatch_parts(std::string_view key) {
-  std::string pattern;
-  for (size_t begin = 0; begin <= key.size();) {
-    const size_t end = std::min(key.find('.', begin), key.size());
-    if (begin > 0) pattern += "\\.";
-    pattern += part_pattern(key.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return pattern;
-}
-
-namespace {
-
 bool recognize(std::string_view head) {
-  if (contains(head, '\0')) return false;
-  if (has_parallel_styles(head)) return true;
-  return contains(head, "Shard(") || contains(head, "Replicate(");
+  return !contains(head, '\0') &&
+         (has_parallel_styles(head) || contains(head, "Shard(") ||
+          contains(head, "Replicate("));
 }
 
 class Reader {
@@ -123,7 +101,10 @@ class Reader {
               "ColwiseParallel()}, with literal keys");
       return false;
     }
-    if (!tables.empty() && !check_unchanged(tokens, tables)) return false;
+    constexpr std::string_view kHelp = "write every entry in one dictionary";
+    if (!tables.empty() && !check_unchanged(tokens, tables, kHelp, errors_)) {
+      return false;
+    }
     const bool good = tables.empty() ? read_document(source)
                                      : read_python(*source, tokens, tables);
     return good && errors_.errors() == 0;
@@ -143,25 +124,13 @@ class Reader {
     return false;
   }
 
-  // Refuses a dictionary that statements change after it is written.
-  bool check_unchanged(std::span<const PythonToken> tokens,
-                       const std::vector<const PythonDict*>& tables) {
-    const auto change = python_dict_change(tokens, tables);
-    if (!change) return true;
-    errors_.malformed(change->where, change->message)
-        .help("write every entry in one dictionary");
-    return false;
-  }
-
   bool read_python(const SourceFile& source,
                    std::span<const PythonToken> tokens,
                    const std::vector<const PythonDict*>& tables) {
-    std::vector<const PythonDict*> chosen;
-    for (const PythonDict* table : tables) {
-      if (!reading_.table || table->name == *reading_.table) {
-        chosen.push_back(table);
-      }
-    }
+    std::vector<const PythonDict*> chosen = tables;
+    std::erase_if(chosen, [&](const PythonDict* table) {
+      return reading_.table && table->name != *reading_.table;
+    });
     if (chosen.size() != 1) {
       auto report = errors_.malformed(
           {&source, 0, 0}, chosen.empty()
@@ -176,14 +145,15 @@ class Reader {
       report.help("choose one with `--table NAME`");
       return false;
     }
-    if (!name_dimensions(chosen.front()->where)) return false;
-    for (const PythonEntry& entry : chosen.front()->entries) {
+    const PythonDict& table = *chosen.front();
+    if (!name_dimensions(table.where)) return false;
+    for (const PythonEntry& entry : table.entries) {
       if (errors_.stopped()) return false;
       size_t at = entry.begin;
       const size_t last = std::max(entry.begin + 1, entry.end) - 1;
       const Span value = {&source, tokens[entry.begin].where.begin,
                           tokens[last].where.end};
-      const auto placements = parsed(tokens, at);
+      const auto placements = parsed(tokens, at, {});
       if (!placements) continue;
       if (at != entry.end) {
         errors_.malformed(tokens[at].where, "this expression is not evaluated")
@@ -192,23 +162,22 @@ class Reader {
       }
       add_rule(entry.key, entry.where, value, *placements);
     }
-    if (chosen.front()->problem) {
-      errors_
-          .malformed(chosen.front()->problem, "this entry has no literal key")
+    if (table.problem) {
+      errors_.malformed(table.problem, "this entry has no literal key")
           .help("write every entry as \"NAME\": [PLACEMENTS]");
     }
     return true;
   }
 
+  // Reports problems at `where` or, if it is empty, at their own positions.
   std::optional<std::vector<MeshPlacement>> parsed(
-      std::span<const PythonToken> tokens, size_t& at) {
+      std::span<const PythonToken> tokens, size_t& at, Span where) {
     Diagnostics found;
     auto placements = parse_placements(tokens, at, found);
-    forward(found, {});
+    forward(found, where);
     return placements;
   }
 
-  // Reports what was found in a text at `where`, or at its own positions.
   void forward(const Diagnostics& found, Span where) {
     for (const Diagnostic& problem : found.all()) {
       const Span at = where || problem.labels.empty()
@@ -250,19 +219,11 @@ class Reader {
     const Node value = map.item(index);
     std::vector<MeshPlacement> placements;
     bool good = true;
-    const auto add = [&](const Node& node) {
-      const auto read = placements_of(node);
-      good = good && read;
-      if (!read) return;
-      for (MeshPlacement placement : *read) {
-        placement.where = node.span();
-        placements.push_back(placement);
-      }
-    };
-    if (value.is_list()) {
-      for (size_t i = 0; i < value.size(); ++i) add(value.item(i));
-    } else {
-      add(value);
+    for (size_t i = 0; i < (value.is_list() ? value.size() : 1); ++i) {
+      const Node node = value.is_list() ? value.item(i) : value;
+      const auto one = placements_of(node);
+      good = good && one;
+      if (one) placements.insert(placements.end(), one->begin(), one->end());
     }
     if (!good) return;
     add_rule(map.key(index), map.key_span(index), value.span(), placements);
@@ -278,13 +239,13 @@ class Reader {
     const SourceFile text("placement", std::string(node.text()));
     const std::vector<PythonToken> tokens = python_tokens(text);
     size_t at = 0;
-    Diagnostics found;
-    auto placements = parse_placements(tokens, at, found);
-    forward(found, node.span());
-    if (placements && tokens[at].kind != PythonTokenKind::End) {
+    auto placements = parsed(tokens, at, node.span());
+    if (!placements) return std::nullopt;
+    if (tokens[at].kind != PythonTokenKind::End) {
       return errors_.malformed(node.span(),
                                "unexpected text after the placement");
     }
+    for (MeshPlacement& placement : *placements) placement.where = node.span();
     return placements;
   }
 
@@ -306,19 +267,17 @@ class Reader {
         return;
       }
       const AxisName name(item.text());
-      const auto sized = std::ranges::find(mesh_, name, &AxisRequest::name);
-      const auto twice = std::ranges::find(named, name, &AxisRequest::name);
-      if (twice != named.end() || (has_sizes_ && sized == mesh_.end())) {
+      const AxisRequest* sized = find_named(mesh_, name);
+      const bool twice = find_named(named, name) != nullptr;
+      if (twice || (has_sizes_ && sized == nullptr)) {
         errors_.malformed(item.span(),
-                          twice != named.end()
-                              ? "mesh dimension `" + name + "` appears twice"
-                              : "`mesh` has no size for `" + name + "`");
+                          twice ? "mesh dimension `" + name + "` appears twice"
+                                : "`mesh` has no size for `" + name + "`");
         return;
       }
-      named.push_back(
-          sized != mesh_.end()
-              ? *sized
-              : AxisRequest{name, -1, item.span(), item.span(), item.span()});
+      named.push_back(sized != nullptr ? *sized
+                                       : AxisRequest{name, -1, item.span(),
+                                                     item.span(), item.span()});
     }
     if (has_sizes_ && named.size() != mesh_.size()) {
       errors_.malformed(node.span(),
@@ -371,11 +330,9 @@ class Reader {
               "`mesh_dim_names` in the file");
       return false;
     }
+    AxisNames& all = rules_.declared_axes;
     for (const AxisRequest& axis : mesh_) {
-      AxisNames& all = rules_.declared_axes;
-      if (!contains(all, axis.name)) {
-        all.push_back(axis.name);
-      }
+      if (!contains(all, axis.name)) all.push_back(axis.name);
     }
     if (has_sizes_) rules_.mesh = mesh_;
     return true;
@@ -415,47 +372,38 @@ bool read(SourcePtr source, const RuleReading& reading, RuleSet& rules,
 std::optional<std::string> written_entries(const RuleSet& rules,
                                            const WantedRule& wanted) {
   const AxisNames& names = rules.declared_axes;
-  size_t named = 0;
-  for (const AxisNames& axes : wanted.spec.dims) named += axes.size();
-  std::string value;
+  const auto place = [&](const AxisName& axis) {
+    return std::ranges::find(names, axis);
+  };
+  for (const AxisNames& axes : wanted.spec.dims) {
+    const bool is_known = std::ranges::all_of(
+        axes, [&](const AxisName& axis) { return contains(names, axis); });
+    if (!is_known || !std::ranges::is_sorted(axes, {}, place)) {
+      return std::nullopt;
+    }
+  }
   const Rule* sample = nullptr;
   for (const Rule& rule : rules.rules) {
     if (!rule.shipped && rule.spec_where.file) sample = &rule;
   }
   // Placements are calls in Python, strings elsewhere.
   const bool is_text = sample == nullptr ||
-                       sample->spec_where.text().find_first_of("\"'") !=
-                           std::string_view::npos ||
+                       contains(sample->spec_where.text(), '"') ||
+                       contains(sample->spec_where.text(), '\'') ||
                        !contains(sample->spec_where.text(), '[');
   const std::string quote = is_text ? "\"" : "";
-  size_t done = 0;
-  for (const AxisName& axis : names) {
-    std::string placement = "Replicate()";
-    for (size_t dim = 0; dim < wanted.spec.dims.size(); ++dim) {
-      const AxisNames& axes = wanted.spec.dims[dim];
-      const auto at = std::ranges::find(axes, axis);
-      if (at == axes.end()) continue;
-      const bool in_order =
-          std::all_of(axes.begin(), at, [&](const AxisName& before) {
-            return std::ranges::find(names, before) <
-                   std::ranges::find(names, axis);
-          });
-      if (!in_order) return std::nullopt;
-      placement = "Shard(" + std::to_string(dim) + ")";
-      ++done;
-    }
-    value += (value.empty() ? "" : ", ") + quote + placement + quote;
-  }
-  if (done != named || wanted.names.empty()) return std::nullopt;
-  std::string text;
-  for (const std::string& name : wanted.names) {
-    // A `*` in a name stands for a number, and is also a pattern in a key.
-    const bool is_plain = name.find_first_of("?[") == std::string::npos;
-    if (!is_plain) return std::nullopt;
-    text +=
-        (text.empty() ? "" : ", ") + python_quoted(name) + ": [" + value + "]";
-  }
-  return text;
+  const std::string value = joined_of(names, ", ", [&](const AxisName& axis) {
+    return quote + placement_text(wanted.spec, axis) + quote;
+  });
+  // A `*` in a name stands for a number, and is also a pattern in a key.
+  const bool is_plain =
+      std::ranges::none_of(wanted.names, [](const std::string& name) {
+        return contains(name, '?') || contains(name, '[');
+      });
+  if (!is_plain || wanted.names.empty()) return std::nullopt;
+  return joined_of(wanted.names, ", ", [&](const std::string& name) {
+    return python_quoted(name) + ": [" + value + "]";
+  });
 }
 
 constexpr RuleForm kPlacementForm = {written_entries, nullptr, "the placements",
@@ -463,133 +411,19 @@ constexpr RuleForm kPlacementForm = {written_entries, nullptr, "the placements",
 
 }  // namespace
 
+std::string fnmatch_parts(std::string_view key) {
+  std::string pattern;
+  for (size_t begin = 0; begin <= key.size();) {
+    const size_t end = std::min(key.find('.', begin), key.size());
+    if (begin > 0) pattern += "\\.";
+    pattern += part_pattern(key.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return pattern;
+}
+
 const RuleDialect kDtensor = {"dtensor",
                               "PyTorch DTensor placements per parameter",
                               recognize, read, &kPlacementForm};
-
-// The export target `dtensor`: the resolved table as placements per mesh
-// dimension, as docs/formats/dtensor.md describes. Mesh dimensions that shard
-// the same dimension of a tensor do so in the order of the mesh. Another order
-// is refused, since PyTorch can express it only with a private class.
-
-namespace {
-
-// Keys are fnmatch patterns.
-std::string escaped_key(std::string_view name) {
-  std::string key;
-  for (const char c : name) {
-    const bool special = c == '*' || c == '?' || c == '[';
-    if (special) key += '[';
-    key += c;
-    if (special) key += ']';
-  }
-  return key;
-}
-
-// Returns why a placement cannot be expressed, or "".
-std::string problem_of(const Placement& placement, const Plan& plan) {
-  if (!placement.stored_dims.empty())
-    return "`--declare` changes how it is stored";
-  if (placement.requested) {
-    for (const AxisNames& axes : placement.requested_spec().dims) {
-      if (contains(axes, kUnconstrained)) {
-        return "a dimension is UNCONSTRAINED, which placements cannot express";
-      }
-    }
-  }
-  for (size_t dim = 0; dim < placement.spec.dims.size(); ++dim) {
-    const AxisNames& axes = placement.spec.dims[dim];
-    const auto number = [&](const AxisName& axis) {
-      return *plan.mesh.find(axis);
-    };
-    const bool in_order =
-        std::ranges::is_sorted(axes, [&](const AxisName& a, const AxisName& b) {
-          return number(a) < number(b);
-        });
-    if (!in_order) {
-      return "dimension " + std::to_string(dim) + " is sharded over " +
-             axes_text(axes) + ", not in the order of the mesh " +
-             mesh_text(plan.mesh);
-    }
-    const int64_t size = placement.type.shape[dim];
-    if (plan.on_indivisible == OnIndivisible::Pad &&
-        size % shard_count(plan.mesh, axes) != 0) {
-      return "dimension " + std::to_string(dim) + " of size " +
-             std::to_string(size) + " is padded to a multiple of " +
-             std::to_string(shard_count(plan.mesh, axes)) +
-             "; DTensor stores shorter shards instead";
-    }
-  }
-  return "";
-}
-
-std::string placements_text(const PartitionSpec& spec, const Mesh& mesh) {
-  std::string text = "[";
-  for (const Axis& axis : mesh.axes()) {
-    std::string placement = "Replicate()";
-    for (size_t dim = 0; dim < spec.dims.size(); ++dim) {
-      const AxisNames& axes = spec.dims[dim];
-      if (contains(axes, axis.name)) {
-        placement = "Shard(" + std::to_string(dim) + ")";
-      }
-    }
-    text += (text.size() == 1 ? "\"" : ", \"") + placement + "\"";
-  }
-  return text + "]";
-}
-
-std::optional<std::string> write(const ExportInput& input, Diagnostics& diags) {
-  const Plan& plan = input.plan;
-  std::vector<std::string> texts;  // per placement; empty: refused
-  for (const Placement& placement : plan.placements) {
-    const bool good = problem_of(placement, plan).empty();
-    texts.push_back(good ? placements_text(placement.spec, plan.mesh) : "");
-  }
-  std::string names;
-  std::string sizes;
-  for (const Axis& axis : plan.mesh.axes()) {
-    const std::string comma = names.empty() ? "" : ", ";
-    names += comma + python_quoted(axis.name);
-    sizes +=
-        comma + python_quoted(axis.name) + ": " + std::to_string(axis.size);
-  }
-  std::string text = "{\n  \"mesh_dim_names\": [" + names +
-                     "],\n  \"mesh\": {" + sizes + "},\n  \"placements\": {";
-  std::vector<bool> reported(plan.placements.size());
-  bool good = true;
-  for (size_t i = 0; i < input.manifest.size(); ++i) {
-    const uint32_t number = plan.placement_of[i];
-    if (texts[number].empty()) {
-      good = false;
-      if (reported[number]) continue;
-      reported[number] = true;
-      diags
-          .error(Code::Inexpressible, {},
-                 in_backticks(input.manifest.name(i)) +
-                     " cannot be expressed in placements")
-          .fact(problem_of(plan.placements[number], plan))
-          .fact("this is the placement of " +
-                plural(std::ranges::count(plan.placement_of, number),
-                       "parameter"))
-          .help(
-              "list the axes of a dimension in mesh order, use "
-              "`--on-indivisible chunk` like PyTorch, or export to another "
-              "target")
-          .parameters({std::string(input.manifest.name(i))});
-      continue;
-    }
-    text += i == 0 ? "\n" : ",\n";
-    text += "    " + python_quoted(escaped_key(input.manifest.name(i))) + ": " +
-            texts[number];
-  }
-  if (!good) return std::nullopt;
-  text += input.manifest.size() == 0 ? "}\n}\n" : "\n  }\n}\n";
-  return text;
-}
-
-}  // namespace
-
-const ExportTarget kDtensorTarget = {
-    "dtensor", "PyTorch DTensor placements per parameter, in JSON", write};
 
 }  // namespace shardplan

@@ -8,7 +8,8 @@
 
 #include "base/text.h"
 #include "base/words.h"
-#include "io/plan_of_hooks.h"
+#include "io/dialects.h"
+#include "io/dtensor/placements.h"
 #include "syntax/python_program.h"
 
 namespace shardplan {
@@ -34,9 +35,9 @@ std::optional<Style> find_style(std::string_view name) {
   if (plain.ends_with("sequenceparallel") || plain == "noparallel") {
     return Style::Whole;
   }
-  const bool is_input =
-      plain.starts_with("prepare") && contains(plain, "module");
-  if (is_input) return Style::Input;
+  if (plain.starts_with("prepare") && contains(plain, "module")) {
+    return Style::Input;
+  }
   return std::nullopt;
 }
 
@@ -46,13 +47,14 @@ std::string called_name(std::span<const PythonToken> tokens,
                         const PythonEntry& entry) {
   size_t at = entry.begin;
   if (at >= entry.end || tokens[at].kind != PythonTokenKind::Name) return "";
-  std::string name = tokens[at++].text;
-  while (at + 1 < entry.end && tokens[at].is(".") &&
-         tokens[at + 1].kind == PythonTokenKind::Name) {
-    name = tokens[at + 1].text;
-    at += 2;
-  }
+  const std::string name = read_last_name(tokens.first(entry.end), at);
   return at < entry.end && tokens[at].is("(") ? name : "";
+}
+
+// Returns 1 for an opening bracket, -1 for a closing one, else 0.
+int nesting(const PythonToken& token) {
+  if (token.is("(") || token.is("[") || token.is("{")) return 1;
+  return token.is(")") || token.is("]") || token.is("}") ? -1 : 0;
 }
 
 // Returns whether nothing follows the call.
@@ -60,10 +62,9 @@ bool is_call_alone(std::span<const PythonToken> tokens,
                    const PythonEntry& entry) {
   int depth = 0;
   for (size_t i = entry.begin; i < entry.end; ++i) {
-    if (tokens[i].is("(") || tokens[i].is("[") || tokens[i].is("{")) ++depth;
-    const bool closes =
-        tokens[i].is(")") || tokens[i].is("]") || tokens[i].is("}");
-    if (closes && --depth == 0) return i + 1 == entry.end;
+    const int change = nesting(tokens[i]);
+    depth += change;
+    if (change < 0 && depth == 0) return i + 1 == entry.end;
   }
   return false;
 }
@@ -74,14 +75,12 @@ std::span<const PythonToken> argument(std::span<const PythonToken> call,
                                       std::string_view name) {
   int depth = 0;
   for (size_t i = 0; i + 1 < call.size(); ++i) {
-    if (call[i].is("(") || call[i].is("[") || call[i].is("{")) ++depth;
-    if (call[i].is(")") || call[i].is("]") || call[i].is("}")) --depth;
+    depth += nesting(call[i]);
     if (depth != 1 || !call[i].is(name) || !call[i + 1].is("=")) continue;
     size_t end = i + 2;
     for (int inside = 0; end < call.size(); ++end) {
       if (inside == 0 && (call[end].is(",") || call[end].is(")"))) break;
-      if (call[end].is("(") || call[end].is("[") || call[end].is("{")) ++inside;
-      if (call[end].is(")") || call[end].is("]") || call[end].is("}")) --inside;
+      inside += nesting(call[end]);
     }
     return call.subspan(i + 2, end - i - 2);
   }
@@ -109,16 +108,17 @@ std::optional<HookLayout> layout_in(std::span<const PythonToken> tokens) {
 // defaults of its classes; activations have three dimensions.
 ModuleHook hook_of(Style style, std::string_view name,
                    std::span<const PythonToken> call) {
+  const bool is_known =
+      name == "ColwiseParallel" || name == "RowwiseParallel" ||
+      name == "SequenceParallel" || name == "PrepareModuleInput";
+  if (!is_known) return {};
   ModuleHook hook = {.task = Task::None};
   const auto set = [&](HookLayout& layout, std::string_view argument_name,
                        std::optional<HookLayout> otherwise) {
     const auto given = argument(call, argument_name);
     const auto found = given.empty() ? otherwise : layout_in(given);
-    if (found) {
-      layout = *found;
-    } else {
-      hook.task = Task::Unknown;
-    }
+    if (!found) hook.task = Task::Unknown;
+    layout = found.value_or(layout);
   };
   const auto keeps_dtensor = [&](bool otherwise) {
     const auto given = argument(call, "use_local_output");
@@ -128,10 +128,6 @@ ModuleHook hook_of(Style style, std::string_view name,
     }
     return given[0].is("False");
   };
-  const bool is_known =
-      name == "ColwiseParallel" || name == "RowwiseParallel" ||
-      name == "SequenceParallel" || name == "PrepareModuleInput";
-  if (!is_known) return {};
   switch (style) {
     case Style::Column:
     case Style::Row:
@@ -164,9 +160,7 @@ ModuleHook hook_of(Style style, std::string_view name,
 
 // Uses the name alone, since a plan does not state what a module is.
 bool is_embedding(std::string_view key) {
-  const size_t dot = key.rfind('.');
-  const std::string_view last =
-      dot == std::string_view::npos ? key : key.substr(dot + 1);
+  const std::string_view last = last_word(key);
   return contains(last, "embed") || last == "wte" || last == "wpe";
 }
 
@@ -177,12 +171,11 @@ class PlanReader {
       : tokens_(tokens), reading_(reading), rules_(rules), errors_(errors) {}
 
   bool read(const std::vector<const PythonDict*>& plans) {
-    std::vector<const PythonDict*> chosen;
-    for (const PythonDict* plan : plans) {
-      const bool is_wanted = !reading_.table || plan->name == *reading_.table ||
-                             plan->name.ends_with("." + *reading_.table);
-      if (is_wanted) chosen.push_back(plan);
-    }
+    std::vector<const PythonDict*> chosen = plans;
+    std::erase_if(chosen, [&](const PythonDict* plan) {
+      return reading_.table && plan->name != *reading_.table &&
+             !plan->name.ends_with("." + *reading_.table);
+    });
     if (chosen.empty()) {
       auto report = errors_.malformed(
           plans.front()->where,
@@ -192,7 +185,11 @@ class PlanReader {
       }
       return false;
     }
-    if (!check_unchanged(chosen)) return false;
+    if (!check_unchanged(tokens_, chosen,
+                         "write every entry of the plan in one dictionary",
+                         errors_)) {
+      return false;
+    }
     for (const PythonDict* plan : chosen) {
       for (const PythonEntry& entry : plan->entries) {
         if (!errors_.stopped()) add(entry);
@@ -203,19 +200,24 @@ class PlanReader {
       }
     }
     if (errors_.errors() > 0) return false;
-    finish(chosen);
+    end_plan_of_hooks(kAxis, chosen.front()->where, rules_);
+    if (embeddings_.empty()) return true;
+    errors_.diags()
+        .report(Code::PatternReadingsDiffer, Severity::Note,
+                chosen.front()->where,
+                quoted_names(embeddings_) + (embeddings_.size() == 1
+                                                 ? " is read as an embedding"
+                                                 : " are read as embeddings"))
+        .fact(
+            "a plan does not record module types; under RowwiseParallel "
+            "PyTorch shards an embedding by rows and a linear layer by columns")
+        .help(
+            "if one is a linear layer, give its placements, such as "
+            "`[Shard(0)]`");
     return true;
   }
 
  private:
-  bool check_unchanged(const std::vector<const PythonDict*>& chosen) {
-    const auto change = python_dict_change(tokens_, chosen);
-    if (!change) return true;
-    errors_.malformed(change->where, change->message)
-        .help("write every entry of the plan in one dictionary");
-    return false;
-  }
-
   void add(const PythonEntry& entry) {
     const std::string name = called_name(tokens_, entry);
     const auto style = find_style(name);
@@ -243,13 +245,14 @@ class PlanReader {
     if (!is_new) return;
     hook_ = hook_of(*style, last_word(name),
                     tokens_.subspan(entry.begin, entry.end - entry.begin));
-    if (*style == Style::Input) {
-      // The style shards nothing; the rule covers what the plan replicates.
+    if (*style == Style::Whole || *style == Style::Input) {
       add_rule(entry, "\\.[^.]*$", {});
-      rules_.rules.back().shipped = true;
+      // An input style shards nothing; the rule covers what the plan
+      // replicates.
+      rules_.rules.back().shipped = *style == Style::Input;
       return;
     }
-    const bool embeds = is_embedding(entry.key) && *style != Style::Whole;
+    const bool embeds = is_embedding(entry.key);
     if (embeds) {
       embeddings_.push_back(entry.key);
       // Token ids are replicated, so the hooks for any other layout are
@@ -257,13 +260,8 @@ class PlanReader {
       if (hook_.input_layout != HookLayout::Whole) hook_ = {};
       hook_.desired_input_layout = hook_.input_layout;
     }
-    const bool is_first = (*style == Style::Column) != embeds;
-    if (*style == Style::Whole) {
-      add_rule(entry, "\\.[^.]*$", {});
-      return;
-    }
     PartitionSpec weight;
-    if (!is_first) weight.dims.emplace_back();
+    if ((*style == Style::Column) == embeds) weight.dims.emplace_back();
     weight.dims.push_back({std::string(kAxis)});
     const bool cuts_bias = *style == Style::Column && !embeds;
     add_rule(entry, cuts_bias ? "\\.(?:weight|bias)$" : "\\.weight$",
@@ -285,23 +283,6 @@ class PlanReader {
     rule.spec = std::move(spec);
     rule.hook = hook_;
     rules_.rules.push_back(std::move(rule));
-  }
-
-  void finish(const std::vector<const PythonDict*>& chosen) {
-    end_plan_of_hooks(kAxis, chosen.front()->where, rules_);
-    if (embeddings_.empty()) return;
-    errors_.diags()
-        .report(Code::PatternReadingsDiffer, Severity::Note,
-                chosen.front()->where,
-                quoted_names(embeddings_) + (embeddings_.size() == 1
-                                                 ? " is read as an embedding"
-                                                 : " are read as embeddings"))
-        .fact(
-            "a plan does not record module types; under RowwiseParallel "
-            "PyTorch shards an embedding by rows and a linear layer by columns")
-        .help(
-            "if one is a linear layer, give its placements, such as "
-            "`[Shard(0)]`");
   }
 
   std::span<const PythonToken> tokens_;
@@ -335,6 +316,15 @@ std::vector<const PythonDict*> parallel_plans(
     if (is_plan) plans.push_back(&dict);
   }
   return plans;
+}
+
+bool check_unchanged(std::span<const PythonToken> tokens,
+                     const std::vector<const PythonDict*>& dicts,
+                     std::string_view help, ErrorLimit& errors) {
+  const auto change = python_dict_change(tokens, dicts);
+  if (!change) return true;
+  errors.malformed(change->where, change->message).help(std::string(help));
+  return false;
 }
 
 bool read_parallel_plans(std::span<const PythonToken> tokens,

@@ -33,6 +33,12 @@ std::vector<const PythonDict*> parallel_plans(
 // fnmatch matches each part between dots.
 std::string fnmatch_parts(std::string_view key);
 
+// Refuses dictionaries that statements change after they are written; `help` is
+// the advice. Returns false, with the reason reported, if there is a change.
+bool check_unchanged(std::span<const PythonToken> tokens,
+                     const std::vector<const PythonDict*>& dicts,
+                     std::string_view help, ErrorLimit& errors);
+
 // Appends the rules of the plans, or of the plan that `--table` names, and a
 // catch-all that replicates everything else; hooks run these rules. Returns
 // false, with the reason reported, on failure.

@@ -4,8 +4,6 @@
 //
 // llama.cpp's gguf-split names the parts `model-00001-of-00003.gguf` and writes
 // `split.no`, `split.count` and `split.tensors.count` into each.
-#include "io/gguf/gguf.h"
-
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -14,7 +12,7 @@
 #include "base/text.h"
 #include "io/fence.h"
 #include "io/formats.h"
-#include "io/paths.h"
+#include "io/gguf/header.h"
 #include "io/shards.h"
 
 namespace shardplan {
@@ -65,12 +63,15 @@ std::optional<Manifest> read_parts(const std::string& path,
               "`, like gguf-split does");
   }
   const std::string stem = path.substr(0, path.size() - ending.size());
-  std::vector<std::string> missing;
+  std::vector<std::string> parts;
   for (int64_t i = 1; i <= count; ++i) {
-    const std::string part = stem + part_ending(i, count);
-    host.leads_to(path, part);
-    if (!host.file_info(part)) missing.push_back(part);
+    parts.push_back(stem + part_ending(i, count));
+    host.leads_to(path, parts.back());
   }
+  std::vector<std::string> missing;
+  std::ranges::copy_if(
+      parts, std::back_inserter(missing),
+      [&](const std::string& part) { return !host.file_info(part); });
   if (!missing.empty()) {
     return inconsistent(diags,
                         plural(std::ssize(missing), "part") + " of " +
@@ -80,13 +81,12 @@ std::optional<Manifest> read_parts(const std::string& path,
   }
   std::vector<Shard> shards;
   Manifest manifest;
-  for (int64_t i = 1; i <= count; ++i) {
-    const std::string part = stem + part_ending(i, count);
+  for (const std::string& part : parts) {
     const SourcePtr file = read_source(part, kWholeFile, host, diags);
     if (file == nullptr) return std::nullopt;
     const auto header = read_header(part, file, host, manifest, diags);
     if (!header) return std::nullopt;
-    if (header->metadata.integer("split.no") != i - 1 ||
+    if (header->metadata.integer("split.no") != std::ssize(shards) ||
         header->metadata.integer("split.count") != count) {
       return inconsistent(
           diags, "`" + part + "` is not the part that its name states");
@@ -121,14 +121,12 @@ std::optional<Manifest> read_model(const std::string& path,
 bool is_one_model(const std::vector<std::string>& names) {
   const auto count = std::ssize(names);
   if (count < 2 || count > kMaxParts) return count == 1;
-  const size_t length = part_ending(1, count).size();
+  const std::string first_ending = part_ending(1, count);
+  if (!names[0].ends_with(first_ending)) return false;
+  const std::string stem =
+      names[0].substr(0, names[0].size() - first_ending.size());
   for (int64_t i = 1; i <= count; ++i) {
-    const std::string& name = names[static_cast<size_t>(i - 1)];
-    if (!name.ends_with(part_ending(i, count)) ||
-        name.substr(0, name.size() - length) !=
-            names[0].substr(0, names[0].size() - length)) {
-      return false;
-    }
+    if (nth(names, i - 1) != stem + part_ending(i, count)) return false;
   }
   return true;
 }
@@ -156,9 +154,7 @@ std::optional<Manifest> read_directory(const std::string& directory, Host& host,
 
 std::optional<Manifest> read(const ManifestSource& source, Host& host,
                              Diagnostics& diags) {
-  if (source.file == nullptr) {
-    return read_directory(source.directory, host, diags);
-  }
+  if (source.file == nullptr) return read_directory(source.path, host, diags);
   return read_model(source.path, source.file, host, diags);
 }
 
@@ -167,125 +163,6 @@ std::optional<Manifest> read(const ManifestSource& source, Host& host,
 const ManifestFormat kGguf = {
     "gguf",  "llama.cpp weights; only file headers are read",
     is_gguf, read,
-    true,    gguf_bytes_needed,
-};
-
-namespace {
-
-class FactReader {
- public:
-  FactReader(const GgufMetadata& metadata, std::vector<std::string>& remarks)
-      : metadata_(metadata), remarks_(remarks) {
-    if (const auto name = metadata.text("general.architecture")) {
-      prefix_ = std::string(*name) + ".";
-    }
-  }
-
-  Facts read() {
-    Facts facts;
-    if (prefix_.empty()) return facts;
-    facts.layers = size("block_count");
-    facts.heads = agreed("attention.head_count");
-    facts.experts = size("expert_count");
-    facts.expert_groups = size("expert_group_count");
-    facts.vocab = size("vocab_size");
-    if (!facts.vocab) facts.vocab = metadata_.length("tokenizer.ggml.tokens");
-    if (facts.vocab == 0) facts.vocab.reset();
-    size("attention.kv_lora_rank") ? read_latent(facts) : read_heads(facts);
-    read_windows(facts);
-    if (facts.heads || facts.kv_heads || facts.experts || facts.layers) {
-      facts.from = FactsFrom::Manifest;
-    }
-    return facts;
-  }
-
- private:
-  // Returns a positive number.
-  std::optional<int64_t> size(const std::string& key) const {
-    const auto value = metadata_.integer(prefix_ + key);
-    return value && *value > 0 ? value : std::nullopt;
-  }
-
-  // Returns a value that all layers share. It is given once or per layer, with
-  // 0 for layers without attention.
-  std::optional<int64_t> agreed(const std::string& key) {
-    const auto values = metadata_.integers(prefix_ + key);
-    if (!values) return std::nullopt;
-    std::optional<int64_t> found;
-    for (const int64_t value : *values) {
-      if (value < 1) continue;
-      if (found && *found != value) {
-        remarks_.push_back("layers differ in " + in_backticks(prefix_ + key) +
-                           " (" + std::to_string(*found) + " and " +
-                           std::to_string(value) +
-                           "), so this value is treated as unknown");
-        return std::nullopt;
-      }
-      found = value;
-    }
-    return found;
-  }
-
-  void read_heads(Facts& facts) {
-    const bool says_kv =
-        metadata_.integers(prefix_ + "attention.head_count_kv").has_value();
-    facts.kv_heads = says_kv ? agreed("attention.head_count_kv") : facts.heads;
-    facts.head_dim = size("attention.key_length");
-    const auto hidden = size("embedding_length");
-    if (!facts.head_dim && hidden && facts.heads &&
-        *hidden % *facts.heads == 0) {
-      facts.head_dim = *hidden / *facts.heads;
-    }
-    const auto value_dim = size("attention.value_length");
-    if (value_dim != facts.head_dim) facts.value_dim = value_dim;
-  }
-
-  // Every head projects its own part from the latent. The cache holds the
-  // latent and, next to it, the rotated positions.
-  void read_latent(Facts& facts) {
-    facts.kv_heads = facts.heads;
-    facts.value_dim = size("attention.value_length_mla");
-    if (!facts.value_dim) facts.value_dim = size("attention.value_length");
-    if (const auto rope = size("rope.dimension_count")) {
-      facts.kv_latent = checked_add(*size("attention.kv_lora_rank"), *rope);
-    }
-  }
-
-  void read_windows(Facts& facts) {
-    if (!facts.layers) return;
-    const auto layers = static_cast<size_t>(*facts.layers);
-    const auto window = size("attention.sliding_window");
-    const auto sliding =
-        metadata_.integers(prefix_ + "attention.sliding_window_pattern");
-    const auto kv = metadata_.integers(prefix_ + "attention.head_count_kv");
-    const bool per_layer = kv && kv->size() == layers && layers > 1;
-    const bool some_without =
-        per_layer && std::ranges::find(*kv, 0) != kv->end();
-    if (!window && !some_without) return;
-    const bool patterned = sliding && sliding->size() == layers && layers > 1;
-    // The number of layers is limited, since the file may state any number.
-    constexpr size_t kMaxGgufLayers = 100'000;
-    if (layers > kMaxGgufLayers) return;
-    for (size_t i = 0; i < layers; ++i) {
-      int64_t reach = 0;
-      if (window) {
-        reach = !patterned ? kUnknownWindow : sliding->at(i) != 0 ? *window : 0;
-      }
-      if (some_without && kv->at(i) == 0) reach = kUnknownWindow;
-      facts.windows.push_back(reach);
-    }
-  }
-
-  const GgufMetadata& metadata_;
-  std::vector<std::string>& remarks_;
-  std::string prefix_;  // "llama."
-};
-
-}  // namespace
-
-Facts gguf_facts(const GgufMetadata& metadata,
-                 std::vector<std::string>& remarks) {
-  return FactReader(metadata, remarks).read();
-}
+    true,    gguf_bytes_needed};
 
 }  // namespace shardplan

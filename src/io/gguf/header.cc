@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-
 #include "io/gguf/header.h"
 
 #include <algorithm>
 #include <array>
-#include <bit>
-#include <cstring>
 #include <limits>
 #include <memory>
 #include <tuple>
@@ -14,19 +11,48 @@
 #include "base/checked.h"
 #include "base/text.h"
 #include "io/formats.h"
-#include "io/gguf/gguf.h"
+#include "io/gguf/facts.h"
 #include "syntax/tokens.h"
 
 namespace shardplan {
 namespace {
 
 constexpr std::string_view kMagic = "GGUF";
-// A repository has this in place of a large file that was not fetched.
-constexpr std::string_view kLfsPointer = "version https://git-lfs";
 constexpr uint64_t kLeastPair = 8 + 1 + 4 + 1;    // bytes
 constexpr uint64_t kLeastTensor = 8 + 4 + 4 + 8;  // bytes
 constexpr uint32_t kMaxDims = 4;
 constexpr int64_t kDefaultAlignment = 32;
+
+// The values of enum ggml_type in ggml.h.
+constexpr std::array<std::pair<uint32_t, DType>, 32> kTypes = {{
+    {0, DType::F32},     {1, DType::F16},      {2, DType::Q4_0},
+    {3, DType::Q4_1},    {6, DType::Q5_0},     {7, DType::Q5_1},
+    {8, DType::Q8_0},    {9, DType::Q8_1},     {10, DType::Q2_K},
+    {11, DType::Q3_K},   {12, DType::Q4_K},    {13, DType::Q5_K},
+    {14, DType::Q6_K},   {15, DType::Q8_K},    {16, DType::IQ2_XXS},
+    {17, DType::IQ2_XS}, {18, DType::IQ3_XXS}, {19, DType::IQ1_S},
+    {20, DType::IQ4_NL}, {21, DType::IQ3_S},   {22, DType::IQ2_S},
+    {23, DType::IQ4_XS}, {24, DType::I8},      {25, DType::I16},
+    {26, DType::I32},    {27, DType::I64},     {28, DType::F64},
+    {29, DType::IQ1_M},  {30, DType::BF16},    {34, DType::TQ1_0},
+    {35, DType::TQ2_0},  {39, DType::MXFP4},
+}};
+
+constexpr std::string_view kRemoved = "which ggml has removed";
+constexpr std::string_view kLater = "which this version does not support";
+constexpr std::array<std::pair<uint32_t, RefusedType>, 11> kRefused = {{
+    {4, {"Q4_2", kRemoved}},
+    {5, {"Q4_3", kRemoved}},
+    {31, {"Q4_0_4_4", kRemoved}},
+    {32, {"Q4_0_4_8", kRemoved}},
+    {33, {"Q4_0_8_8", kRemoved}},
+    {36, {"IQ4_NL_4_4", kRemoved}},
+    {37, {"IQ4_NL_4_8", kRemoved}},
+    {38, {"IQ4_NL_8_8", kRemoved}},
+    {40, {"NVFP4", kLater}},
+    {41, {"Q1_0", kLater}},
+    {42, {"Q2_0", kLater}},
+}};
 
 // A tensor as stored in the file.
 struct StoredTensor {
@@ -95,20 +121,6 @@ StoredTensor read_tensor(GgufCursor& cursor, Layout& layout) {
   return tensor;
 }
 
-// Checks a count that the file states against the length of the file.
-bool check_count(uint64_t count, uint64_t least, uint64_t left,
-                 std::string_view what, int64_t file_size, Layout& layout) {
-  if (count <= left / least) return true;
-  if (file_size < 0) {
-    layout.cut = true;
-    return false;
-  }
-  layout.problem = "the header declares " + std::to_string(count) + " " +
-                   std::string(what) + ", but the file has " +
-                   count_text(file_size) + " bytes";
-  return false;
-}
-
 // `file_size` is negative if the bytes are only a part of the file.
 Layout read_layout(std::string_view bytes, int64_t file_size) {
   Layout layout;
@@ -120,20 +132,24 @@ Layout read_layout(std::string_view bytes, int64_t file_size) {
   }
   const uint64_t tensors = cursor.u64();
   const uint64_t pairs = cursor.u64();
-  layout.cut = !cursor.good();
-  if (layout.cut || !check_count(pairs, kLeastPair, cursor.left(),
-                                 "metadata pairs", file_size, layout)) {
-    return layout;
-  }
+  // Checks a count that the file states against the length of the file.
+  const auto has_room = [&](uint64_t count, uint64_t least,
+                            const std::string& what) {
+    if (cursor.good() && count <= cursor.left() / least) return true;
+    layout.cut = !cursor.good() || file_size < 0;
+    if (!layout.cut) {
+      layout.problem = "the header declares " + std::to_string(count) + " " +
+                       what + ", but the file has " + count_text(file_size) +
+                       " bytes";
+    }
+    return false;
+  };
+  if (!has_room(pairs, kLeastPair, "metadata pairs")) return layout;
   for (uint64_t i = 0; i < pairs && cursor.good(); ++i) {
     layout.problem = layout.metadata.add(cursor);
     if (!layout.problem.empty()) return layout;
   }
-  layout.cut = !cursor.good();
-  if (layout.cut || !check_count(tensors, kLeastTensor, cursor.left(),
-                                 "tensors", file_size, layout)) {
-    return layout;
-  }
+  if (!has_room(tensors, kLeastTensor, "tensors")) return layout;
   for (uint64_t i = 0; i < tensors && cursor.good(); ++i) {
     layout.tensors.push_back(read_tensor(cursor, layout));
     if (!layout.problem.empty()) return layout;
@@ -142,18 +158,6 @@ Layout read_layout(std::string_view bytes, int64_t file_size) {
   layout.end = cursor.at();
   return layout;
 }
-
-std::string type_name(uint32_t number) {
-  if (const auto dtype = ggml_dtype(number)) {
-    return std::string(dtype_name(*dtype));
-  }
-  return "type " + std::to_string(number);
-}
-
-struct Place {
-  uint64_t begin = 0;
-  uint64_t end = 0;
-};
 
 // Caches a value per type of tensor, since a model has tensors of few types.
 template <typename What>
@@ -183,8 +187,8 @@ class LastKinds {
 
 // Writes one line per tensor: `blk.0.attn_q.weight q4_k[4096, 4096]`. Names are
 // escaped here, not when they are shown, because a name with a line break would
-// occupy two lines.
-std::string listing_of(const Layout& layout, std::vector<Place>& names) {
+// occupy two lines. `names` become the names' places in the text.
+std::string listing_of(const Layout& layout, std::vector<Span>& names) {
   std::string text;
   text.reserve(layout.end);
   names.reserve(layout.tensors.size());
@@ -196,11 +200,14 @@ std::string listing_of(const Layout& layout, std::vector<Place>& names) {
     } else {
       text += printable(tensor.name);
     }
-    names.push_back({begin, text.size()});
+    names.push_back({nullptr, begin, text.size()});
     const std::string* ending = endings.find(tensor);
     if (ending == nullptr) {
-      ending = &endings.add(tensor, " " + type_name(tensor.type) +
-                                        shape_text(tensor.shape()) + "\n");
+      const auto dtype = ggml_dtype(tensor.type);
+      const std::string type = dtype ? std::string(dtype_name(*dtype))
+                                     : "type " + std::to_string(tensor.type);
+      ending =
+          &endings.add(tensor, " " + type + shape_text(tensor.shape()) + "\n");
     }
     text += *ending;
   }
@@ -218,19 +225,15 @@ class TensorReader {
   TensorReader(const Layout& layout, const std::string& file, Manifest& into,
                Diagnostics& diags)
       : layout_(layout), errors_(diags, "the header"), manifest_(into) {
-    std::vector<Place> places;
     const auto listing =
-        std::make_shared<SourceFile>(file, listing_of(layout, places));
+        std::make_shared<SourceFile>(file, listing_of(layout, names_));
     diags.add_source(listing);
     manifest_.sources.push_back(listing);
     if (manifest_.any_size() == 0) {
       manifest_.reserve_for(listing->text().size());
     }
-    names_.reserve(places.size());
-    ranges_.reserve(places.size());
-    for (const Place& place : places) {
-      names_.push_back({listing.get(), place.begin, place.end});
-    }
+    for (Span& name : names_) name.file = listing.get();
+    ranges_.reserve(names_.size());
   }
 
   bool read() {
@@ -241,12 +244,13 @@ class TensorReader {
     check_ranges();
     return errors_.errors() == 0;
   }
-  // REQUIRES: read(). Where the data begins in the file, and its size in bytes.
-  int64_t data_begin() const {
+  // Returns whether a file of that size has the data. It may end with its last
+  // tensor or with the padding after it. REQUIRES: read().
+  bool has_data(int64_t file_size) const {
     const auto end = static_cast<int64_t>(layout_.end);
-    return ceil_div(end, alignment_) * alignment_;
+    const int64_t data_begin = ceil_div(end, alignment_) * alignment_;
+    return file_size - data_begin >= data_bytes_;
   }
-  int64_t data_bytes() const { return data_bytes_; }
 
  private:
   void read_alignment() {
@@ -265,20 +269,14 @@ class TensorReader {
   }
 
   std::optional<DType> dtype_of(const StoredTensor& tensor, Span name) {
-    const std::optional<DType> dtype = ggml_dtype(tensor.type);
-    if (dtype) return dtype;
-    const std::string number = std::to_string(tensor.type);
-    if (const auto refused = refused_ggml_type(tensor.type)) {
-      errors_.error(Code::UnknownDtype, name,
-                    text_of(name) + " has ggml type " + number + ", " +
-                        std::string(refused->name) + ", " +
-                        std::string(refused->why));
-    } else {
-      errors_.error(Code::UnknownDtype, name,
-                    text_of(name) + " has ggml type " + number +
-                        ", which ggml does not define");
-    }
-    return std::nullopt;
+    if (const auto dtype = ggml_dtype(tensor.type)) return dtype;
+    const auto refused = refused_ggml_type(tensor.type);
+    return errors_.error(
+        Code::UnknownDtype, name,
+        text_of(name) + " has ggml type " + std::to_string(tensor.type) + ", " +
+            (refused
+                 ? std::string(refused->name) + ", " + std::string(refused->why)
+                 : "which ggml does not define"));
   }
 
   void add(const StoredTensor& tensor, Span name) {
@@ -351,13 +349,9 @@ class TensorReader {
   // Checks that no tensor, sorted by offset, begins before the previous one
   // ends.
   void check_ranges() {
-    const auto is_before = [](const DataRange& a, const DataRange& b) {
-      return std::tuple(a.begin, a.end, a.name.begin) <
-             std::tuple(b.begin, b.end, b.name.begin);
-    };
-    if (!std::ranges::is_sorted(ranges_, is_before)) {
-      std::ranges::sort(ranges_, is_before);
-    }
+    std::ranges::sort(ranges_, {}, [](const DataRange& range) {
+      return std::tuple(range.begin, range.end, range.name.begin);
+    });
     const DataRange* last = nullptr;
     int64_t unused = 0;
     Span after_unused;
@@ -392,9 +386,7 @@ class TensorReader {
         .fact("llama.cpp rejects such a file");
   }
 
-  static std::string text_of(Span name) {
-    return "`" + std::string(name.text()) + "`";
-  }
+  static std::string text_of(Span name) { return in_backticks(name.text()); }
 
   const Layout& layout_;
   ErrorLimit errors_;
@@ -424,11 +416,6 @@ std::optional<GgufHeader> read_gguf_header(const SourcePtr& file,
     return diags.error(code, empty_span_in(file->name(), diags),
                        std::move(why));
   };
-  if (file->text().starts_with(kLfsPointer)) {
-    return refuse(Code::UnreadableFile,
-                  "this is a Git LFS pointer, not the file itself")
-        .help("run `git lfs pull` to fetch the file");
-  }
   if (!is_gguf(file->text())) {
     return refuse(Code::MalformedDocument,
                   "a GGUF file must start with `GGUF`");
@@ -447,53 +434,14 @@ std::optional<GgufHeader> read_gguf_header(const SourcePtr& file,
   const bool is_first = into.sources.empty();
   TensorReader reader(layout, file->name(), into, diags);
   if (!reader.read()) return std::nullopt;
-  GgufHeader header;
-  // The file may end with its last tensor or with the padding after it.
-  header.data_absent = file_size - reader.data_begin() < reader.data_bytes();
   Facts facts = gguf_facts(layout.metadata, into.remarks);
   const auto name = layout.metadata.text("general.name");
   if (is_first) {
     into.facts = std::move(facts);
     if (name && is_valid_utf8(*name)) into.model_name = *name;
   }
-  header.metadata = std::move(layout.metadata);
-  return header;
+  return GgufHeader{std::move(layout.metadata), !reader.has_data(file_size)};
 }
-
-namespace {
-
-// The values of enum ggml_type in ggml.h.
-constexpr std::array<std::pair<uint32_t, DType>, 32> kTypes = {{
-    {0, DType::F32},     {1, DType::F16},      {2, DType::Q4_0},
-    {3, DType::Q4_1},    {6, DType::Q5_0},     {7, DType::Q5_1},
-    {8, DType::Q8_0},    {9, DType::Q8_1},     {10, DType::Q2_K},
-    {11, DType::Q3_K},   {12, DType::Q4_K},    {13, DType::Q5_K},
-    {14, DType::Q6_K},   {15, DType::Q8_K},    {16, DType::IQ2_XXS},
-    {17, DType::IQ2_XS}, {18, DType::IQ3_XXS}, {19, DType::IQ1_S},
-    {20, DType::IQ4_NL}, {21, DType::IQ3_S},   {22, DType::IQ2_S},
-    {23, DType::IQ4_XS}, {24, DType::I8},      {25, DType::I16},
-    {26, DType::I32},    {27, DType::I64},     {28, DType::F64},
-    {29, DType::IQ1_M},  {30, DType::BF16},    {34, DType::TQ1_0},
-    {35, DType::TQ2_0},  {39, DType::MXFP4},
-}};
-
-constexpr std::string_view kRemoved = "which ggml has removed";
-constexpr std::string_view kLater = "which this version does not support";
-constexpr std::array<std::pair<uint32_t, RefusedType>, 11> kRefused = {{
-    {4, {"Q4_2", kRemoved}},
-    {5, {"Q4_3", kRemoved}},
-    {31, {"Q4_0_4_4", kRemoved}},
-    {32, {"Q4_0_4_8", kRemoved}},
-    {33, {"Q4_0_8_8", kRemoved}},
-    {36, {"IQ4_NL_4_4", kRemoved}},
-    {37, {"IQ4_NL_4_8", kRemoved}},
-    {38, {"IQ4_NL_8_8", kRemoved}},
-    {40, {"NVFP4", kLater}},
-    {41, {"Q1_0", kLater}},
-    {42, {"Q2_0", kLater}},
-}};
-
-}  // namespace
 
 std::optional<DType> ggml_dtype(uint32_t number) {
   for (const auto& [known, dtype] : kTypes) {
@@ -507,173 +455,6 @@ std::optional<RefusedType> refused_ggml_type(uint32_t number) {
     if (known == number) return type;
   }
   return std::nullopt;
-}
-
-namespace {
-
-constexpr uint32_t kBool = 7;
-constexpr uint32_t kText = 8;
-constexpr uint32_t kArray = 9;
-
-// Bytes of a value, by type; 0 if the size is not fixed.
-constexpr std::array<uint8_t, 13> kSizes = {1, 1, 2, 2, 4, 4, 4,
-                                            1, 0, 0, 8, 8, 8};
-// Arrays of arrays are legal, though no known writer produces them.
-constexpr int kMaxDepth = 8;
-
-std::string unknown_type(uint32_t type) {
-  return "a value of unknown type " + std::to_string(type);
-}
-
-std::string skip_value(GgufCursor& cursor, uint32_t type, int depth) {
-  if (type >= kSizes.size()) return unknown_type(type);
-  if (type == kText) {
-    cursor.text();
-    return "";
-  }
-  if (type != kArray) {
-    cursor.skip(1, kSizes.at(type));
-    return "";
-  }
-  const uint32_t of = cursor.u32();
-  const uint64_t count = cursor.u64();
-  if (!cursor.good()) return "";
-  if (of >= kSizes.size()) return unknown_type(of);
-  if (kSizes.at(of) != 0) {
-    cursor.skip(count, kSizes.at(of));
-    return "";
-  }
-  if (depth == kMaxDepth) return "arrays nested too deeply";
-  // Every item occupies bytes, so the end of the file ends the loop.
-  for (uint64_t i = 0; i < count && cursor.good(); ++i) {
-    std::string why = skip_value(cursor, of, depth + 1);
-    if (!why.empty()) return why;
-  }
-  return "";
-}
-
-std::optional<int64_t> read_integer(GgufCursor& cursor, uint32_t type) {
-  switch (type) {
-    case 0:
-    case kBool:
-      return static_cast<int64_t>(cursor.number(1));
-    case 1:
-      return static_cast<int8_t>(cursor.number(1));
-    case 2:
-      return static_cast<int64_t>(cursor.number(2));
-    case 3:
-      return static_cast<int16_t>(cursor.number(2));
-    case 4:
-      return static_cast<int64_t>(cursor.number(4));
-    case 5:
-      return static_cast<int32_t>(cursor.number(4));
-    case 10: {
-      const uint64_t value = cursor.number(8);
-      if (value > static_cast<uint64_t>(INT64_MAX)) return std::nullopt;
-      return static_cast<int64_t>(value);
-    }
-    case 11:
-      return static_cast<int64_t>(cursor.number(8));
-    default:
-      return std::nullopt;
-  }
-}
-
-}  // namespace
-
-uint64_t GgufCursor::number(size_t size) {
-  if (left() < size) {
-    good_ = false;
-    return 0;
-  }
-  static_assert(std::endian::native == std::endian::little);
-  uint64_t value = 0;
-  std::memcpy(&value, bytes_.data() + at_, size);
-  at_ += size;
-  return value;
-}
-
-std::string_view GgufCursor::text() {
-  const uint64_t length = u64();
-  if (left() < length) good_ = false;
-  if (!good_) return "";
-  const std::string_view value =
-      bytes_.substr(at_, static_cast<size_t>(length));
-  at_ += static_cast<size_t>(length);
-  return value;
-}
-
-void GgufCursor::skip(uint64_t count, uint64_t size) {
-  if (size == 0 || count > left() / size) {
-    good_ = good_ && count == 0;
-    return;
-  }
-  at_ += static_cast<size_t>(count * size);
-}
-
-std::string GgufMetadata::add(GgufCursor& cursor) {
-  const std::string_view key = cursor.text();
-  const uint32_t type = cursor.u32();
-  if (!cursor.good()) return "";
-  constexpr size_t kShown = 100;
-  const std::string name = in_backticks(key.substr(0, kShown));
-  if (key.empty()) return "a metadata key is empty";
-  const Value value{cursor.bytes(), cursor.at(), type};
-  std::string why = skip_value(cursor, type, 0);
-  if (!why.empty()) return "the metadata key " + name + " has " + why;
-  if (cursor.good() && !values_.emplace(std::string(key), value).second) {
-    return "the metadata key " + name + " is given twice";
-  }
-  return "";
-}
-
-const GgufMetadata::Value* GgufMetadata::find(const std::string& key) const {
-  const auto found = values_.find(key);
-  return found == values_.end() ? nullptr : &found->second;
-}
-
-std::optional<int64_t> GgufMetadata::integer(const std::string& key) const {
-  const Value* value = find(key);
-  if (value == nullptr || value->type == kBool) return std::nullopt;
-  GgufCursor cursor(value->bytes, value->at);
-  return read_integer(cursor, value->type);
-}
-
-std::optional<std::vector<int64_t>> GgufMetadata::integers(
-    const std::string& key) const {
-  const Value* value = find(key);
-  if (value == nullptr) return std::nullopt;
-  if (value->type != kArray) {
-    const std::optional<int64_t> single = integer(key);
-    if (!single) return std::nullopt;
-    return std::vector<int64_t>{*single};
-  }
-  GgufCursor cursor(value->bytes, value->at);
-  const uint32_t of = cursor.u32();
-  const uint64_t count = cursor.u64();
-  std::vector<int64_t> items;
-  for (uint64_t i = 0; i < count; ++i) {
-    const std::optional<int64_t> item = read_integer(cursor, of);
-    if (!item) return std::nullopt;
-    items.push_back(*item);
-  }
-  return items;
-}
-
-std::optional<std::string_view> GgufMetadata::text(
-    const std::string& key) const {
-  const Value* value = find(key);
-  if (value == nullptr || value->type != kText) return std::nullopt;
-  return GgufCursor(value->bytes, value->at).text();
-}
-
-std::optional<int64_t> GgufMetadata::length(const std::string& key) const {
-  const Value* value = find(key);
-  if (value == nullptr || value->type != kArray) return std::nullopt;
-  GgufCursor cursor(value->bytes, value->at);
-  cursor.u32();
-  // add() made sure that the count does not exceed the bytes of the file.
-  return static_cast<int64_t>(cursor.u64());
 }
 
 }  // namespace shardplan

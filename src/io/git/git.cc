@@ -29,24 +29,21 @@ constexpr std::array<std::string_view, 12> kGitSettings = {
     "safe.bareRepository=explicit",
 };
 
-const std::vector<std::pair<std::string, std::string>>& git_environment() {
-  static const std::vector<std::pair<std::string, std::string>> kVariables = {
-      {"GIT_NO_LAZY_FETCH", "1"},
-      // Older versions do not know GIT_NO_LAZY_FETCH and would fetch. This
-      // variable allows only a protocol that does not exist, and overrides
-      // `protocol.<name>.allow`.
-      {"GIT_ALLOW_PROTOCOL", "!"},
-      {"GIT_NO_REPLACE_OBJECTS", "1"},
-      {"GIT_OPTIONAL_LOCKS", "0"},
-      {"GIT_TERMINAL_PROMPT", "0"},
-      {"GIT_ASKPASS", ""},
-      {"SSH_ASKPASS", ""},
-      {"GIT_PAGER", "cat"},
-      {"LC_ALL", "C"},
-      {"LANGUAGE", ""},
-  };
-  return kVariables;
-}
+const std::vector<std::pair<std::string, std::string>> kGitEnvironment = {
+    {"GIT_NO_LAZY_FETCH", "1"},
+    // Older versions do not know GIT_NO_LAZY_FETCH and would fetch. This
+    // variable allows only a protocol that does not exist, and overrides
+    // `protocol.<name>.allow`.
+    {"GIT_ALLOW_PROTOCOL", "!"},
+    {"GIT_NO_REPLACE_OBJECTS", "1"},
+    {"GIT_OPTIONAL_LOCKS", "0"},
+    {"GIT_TERMINAL_PROMPT", "0"},
+    {"GIT_ASKPASS", ""},
+    {"SSH_ASKPASS", ""},
+    {"GIT_PAGER", "cat"},
+    {"LC_ALL", "C"},
+    {"LANGUAGE", ""},
+};
 
 }  // namespace
 
@@ -60,16 +57,22 @@ std::unique_ptr<ChildProcess> start_git(
     command.insert(command.end(), {"-c", std::string(setting)});
   }
   command.insert(command.end(), arguments.begin(), arguments.end());
-  return host.start(command, git_environment(), why);
+  return host.start(command, kGitEnvironment, why);
 }
 
 std::optional<GitAnswer> run_git(const std::vector<std::string>& arguments,
                                  Host& host, Diagnostics& diags) {
   std::string why;
   const auto git = start_git(arguments, host, why);
-  if (git == nullptr) return report_no_git(why, diags);
+  if (git == nullptr) {
+    return diags
+        .error(Code::UnreadableFile, {}, "`git` cannot be started: " + why)
+        .fact("revisions are read with the installed git")
+        .help("install git, or give two folders instead of revisions");
+  }
   GitAnswer answer;
   answer.out = git->read_all(kMaxGitOutput);
+  if (answer.out.ends_with('\n')) answer.out.pop_back();
   answer.code = git->wait();
   answer.errors = git->errors(size_t{64} * 1024);
   if (is_stalled(answer.errors)) {
@@ -84,11 +87,12 @@ std::optional<GitAnswer> run_git(const std::vector<std::string>& arguments,
   return answer;
 }
 
-Diagnostics::Builder report_no_git(const std::string& why, Diagnostics& diags) {
-  return diags
-      .error(Code::UnreadableFile, {}, "`git` cannot be started: " + why)
-      .fact("revisions are read with the installed git")
-      .help("install git, or give two folders instead of revisions");
+std::optional<std::string> git_output(const std::vector<std::string>& arguments,
+                                      Host& host) {
+  Diagnostics ignored;
+  const auto answer = run_git(arguments, host, ignored);
+  if (!answer || answer->code != 0) return std::nullopt;
+  return answer->out;
 }
 
 std::string git_words(std::string_view errors) {
@@ -106,11 +110,6 @@ std::string git_words(std::string_view errors) {
   return "";
 }
 
-std::string without_line_end(std::string text) {
-  if (text.ends_with('\n')) text.pop_back();
-  return text;
-}
-
 bool is_object_id(std::string_view text) {
   return (text.size() == 40 || text.size() == 64) &&
          std::ranges::all_of(text, [](char c) {
@@ -120,8 +119,7 @@ bool is_object_id(std::string_view text) {
 
 std::string shell_word(std::string_view text) {
   const bool plain = !text.empty() && std::ranges::all_of(text, [](char c) {
-    return is_digit(c) || is_letter(c) ||
-           std::string_view("/._-+:@%,=").find(c) != std::string_view::npos;
+    return is_digit(c) || is_letter(c) || contains("/._-+:@%,=", c);
   });
   if (plain) return std::string(text);
   std::string word = "'";

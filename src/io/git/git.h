@@ -20,7 +20,8 @@ namespace shardplan {
 // The result of a git command; see ChildProcess::wait() for `code`.
 struct GitAnswer {
   int code = 0;
-  std::string out;     // the first kMaxGitOutput bytes
+  std::string out;     // the first kMaxGitOutput bytes, without the last line's
+                       // end
   std::string errors;  // in English, the first 64 KiB
 };
 inline constexpr size_t kMaxGitOutput = size_t{4} << 20;
@@ -35,14 +36,13 @@ std::unique_ptr<ChildProcess> start_git(
 std::optional<GitAnswer> run_git(const std::vector<std::string>& arguments,
                                  Host& host, Diagnostics& diags);
 
-// Reports that git cannot be started (SP001).
-Diagnostics::Builder report_no_git(const std::string& why, Diagnostics& diags);
+// Returns what git prints, as in GitAnswer; nullopt, with nothing reported, if
+// it fails.
+std::optional<std::string> git_output(const std::vector<std::string>& arguments,
+                                      Host& host);
 
 // Returns git's own error message: the first line that is not a warning.
 std::string git_words(std::string_view errors);
-
-// Removes the final line break, which git adds to a path.
-std::string without_line_end(std::string text);
 
 // Returns whether this is an object id: 40 or 64 lower-case hexadecimal digits.
 bool is_object_id(std::string_view text);

@@ -2,8 +2,10 @@
 #include "io/git/objects.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
+#include "base/checked.h"
 #include "base/child_process.h"
 #include "base/text.h"
 #include "base/words.h"
@@ -37,11 +39,15 @@ class BytesBefore : public Bytes {
 };
 
 std::shared_ptr<const Bytes> first_bytes(std::shared_ptr<const Bytes> all,
-                                         int64_t limit) {
-  const size_t size = all->view().size();
-  if (limit < 0 || static_cast<size_t>(limit) >= size) return all;
-  return std::make_shared<BytesBefore>(std::move(all),
-                                       static_cast<size_t>(limit));
+                                         int64_t count) {
+  if (count >= std::ssize(all->view())) return all;
+  return std::make_shared<BytesBefore>(std::move(all), to_size(count));
+}
+
+// Sets the reason of a function that has no result.
+std::nullopt_t refuse(std::string& why, std::string reason) {
+  why = std::move(reason);
+  return std::nullopt;
 }
 
 std::string hexadecimal(std::string_view bytes) {
@@ -88,8 +94,7 @@ std::optional<std::vector<GitEntry>> parse_git_tree(std::string_view bytes,
     const size_t zero = bytes.find('\0');
     if (zero == std::string_view::npos || blank > zero ||
         bytes.size() - zero - 1 < id_size) {
-      why = "git's record of the folder is damaged";
-      return std::nullopt;
+      return refuse(why, "git's record of the folder is damaged");
     }
     const auto kind = kind_of(bytes.substr(0, blank));
     GitEntry entry{std::string(bytes.substr(blank + 1, zero - blank - 1)),
@@ -100,19 +105,17 @@ std::optional<std::vector<GitEntry>> parse_git_tree(std::string_view bytes,
                          entry.name != ".." && entry.name != ".git" &&
                          !contains(entry.name, '/');
     if (!kind || !is_name) {
-      why = "git's record of the folder has an entry `" + entry.name +
-            "`, which is not a valid file name";
-      return std::nullopt;
+      return refuse(why, "git's record of the folder has an entry `" +
+                             entry.name + "`, which is not a valid file name");
     }
     entries.push_back(std::move(entry));
   }
   std::ranges::sort(entries, {}, &GitEntry::name);
-  const auto twice = std::ranges::adjacent_find(
-      entries,
-      [](const GitEntry& a, const GitEntry& b) { return a.name == b.name; });
+  const auto twice =
+      std::ranges::adjacent_find(entries, std::equal_to(), &GitEntry::name);
   if (twice == entries.end()) return entries;
-  why = "git's record of the folder has two entries `" + twice->name + "`";
-  return std::nullopt;
+  return refuse(
+      why, "git's record of the folder has two entries `" + twice->name + "`");
 }
 
 std::optional<int64_t> GitObjects::size(const std::string& id,
@@ -123,8 +126,7 @@ std::optional<int64_t> GitObjects::size(const std::string& id,
   const auto header = ask(sizes_, "--batch-check", id, why);
   if (!header) return std::nullopt;
   if (header->type != "blob") {
-    why = "git stores it as a " + header->type + ", not a file";
-    return std::nullopt;
+    return refuse(why, "git stores it as a " + header->type + ", not a file");
   }
   known_sizes_[id] = header->size;
   return header->size;
@@ -135,15 +137,15 @@ std::shared_ptr<const Bytes> GitObjects::file(const std::string& id,
   const auto size = this->size(id, why);
   if (!size) return nullptr;
   const int64_t wanted = limit < 0 ? *size : std::min(limit, *size);
-  if (const auto known = files_.find(id); known != files_.end()) {
-    const auto cached = std::ssize(known->second->view());
-    if (wanted <= cached) return first_bytes(known->second, wanted);
+  const auto known = files_.find(id);
+  if (known != files_.end() && wanted <= std::ssize(known->second->view())) {
+    return first_bytes(known->second, wanted);
   }
   if (wanted > kMaxFile) {
     why = too_large(*size, kMaxFile);
     return nullptr;
   }
-  if (wanted<*size&& * size> kSmallFile) {
+  if (*size > kSmallFile && wanted < *size) {
     return cache(id, beginning(id, wanted, why));
   }
   auto text = contents(id, "blob", kMaxFile, why);
@@ -171,31 +173,19 @@ std::optional<GitObjects::Header> GitObjects::ask(Process& git,
                                                   const char* mode,
                                                   const std::string& name,
                                                   std::string& why) {
-  if (const auto known = missing_.find(name); known != missing_.end()) {
-    why = known->second;
-    return std::nullopt;
-  }
-  if (!why_stopped_.empty()) {
-    why = why_stopped_;
-    return std::nullopt;
-  }
+  const auto known = missing_.find(name);
+  if (known != missing_.end()) return refuse(why, known->second);
+  if (!why_stopped_.empty()) return refuse(why, why_stopped_);
   // `git` gets the process back only after the whole answer was understood.
   Process asked = std::move(git);
   if (asked == nullptr) asked = start_git({"cat-file", mode}, host_, why);
-  if (asked == nullptr) {
-    why = "git cannot be started: " + why;
-    return std::nullopt;
-  }
+  if (asked == nullptr) return refuse(why, "git cannot be started: " + why);
   std::optional<std::string> line;
   if (asked->write(name + "\n")) line = asked->read_line(kLongestHeader);
-  if (!line) {
-    why = ended(asked, name);
-    return std::nullopt;
-  }
+  if (!line) return refuse(why, ended(asked, name));
   if (*line == name + " missing") {
     git = std::move(asked);
-    why = missing(name);
-    return std::nullopt;
+    return refuse(why, missing(name));
   }
   const size_t first = std::min(line->find(' '), line->size());
   const size_t second = line->find(' ', first + 1);
@@ -210,8 +200,7 @@ std::optional<GitObjects::Header> GitObjects::ask(Process& git,
       return header;
     }
   }
-  why = "git gave an unexpected answer: " + line->substr(0, 400);
-  return std::nullopt;
+  return refuse(why, "git gave an unexpected answer: " + line->substr(0, 400));
 }
 
 // Returns the whole object; an object above `most` bytes is an error.
@@ -224,19 +213,15 @@ std::optional<std::string> GitObjects::contents(const std::string& name,
   // A process whose answer was not read completely is not used again.
   Process git = std::move(contents_);
   if (header->type != type) {
-    why = "git stores it as a " + header->type + ", not a " + std::string(type);
-    return std::nullopt;
+    return refuse(why, "git stores it as a " + header->type + ", not a " +
+                           std::string(type));
   }
-  if (header->size > most) {
-    why = too_large(header->size, most);
-    return std::nullopt;
-  }
+  if (header->size > most) return refuse(why, too_large(header->size, most));
   std::string text;
   std::string line_end;
-  if (!git->read_exactly(text, static_cast<size_t>(header->size)) ||
+  if (!git->read_exactly(text, to_size(header->size)) ||
       !git->read_exactly(line_end, 1) || line_end != "\n") {
-    why = ended(git, name);
-    return std::nullopt;
+    return refuse(why, ended(git, name));
   }
   contents_ = std::move(git);
   return text;
@@ -251,7 +236,7 @@ std::shared_ptr<const Bytes> GitObjects::beginning(const std::string& id,
     return nullptr;
   }
   std::string text;
-  if (git->read_exactly(text, static_cast<size_t>(count))) {
+  if (git->read_exactly(text, to_size(count))) {
     return bytes_of(std::move(text));
   }
   why = ended(git, id);
@@ -264,8 +249,9 @@ std::string GitObjects::ended(Process& git, const std::string& name) {
   const std::string errors = git->errors(size_t{64} * 1024);
   git.reset();
   // The next question would wait just as long.
-  if (is_stalled(errors))
+  if (is_stalled(errors)) {
     return why_stopped_ = "git was stopped: " + git_words(errors);
+  }
   if (says_missing(errors)) return missing(name);
   const std::string words = git_words(errors);
   return "git exited with code " + std::to_string(code) +
@@ -277,14 +263,13 @@ std::string GitObjects::missing(const std::string& id) {
   if (!to_fetch_) {
     // The key is remote.<name>.promisor or remote.<name>.partialclonefilter.
     constexpr std::string_view kHead = "remote.";
-    Diagnostics ignored;
-    const auto answer =
-        run_git({"config", "-z", "--name-only", "--get-regexp",
-                 R"(^remote\..*\.(promisor|partialclonefilter)$)"},
-                host_, ignored);
+    const auto keys =
+        git_output({"config", "-z", "--name-only", "--get-regexp",
+                    R"(^remote\..*\.(promisor|partialclonefilter)$)"},
+                   host_);
     to_fetch_ = "";
-    if (answer && answer->code == 0 && answer->out.starts_with(kHead)) {
-      const std::string key = answer->out.substr(0, answer->out.find('\0'));
+    if (keys && keys->starts_with(kHead)) {
+      const std::string key = keys->substr(0, keys->find('\0'));
       const size_t end = std::max(key.rfind('.'), kHead.size());
       to_fetch_ = key.substr(kHead.size(), end - kHead.size());
     }

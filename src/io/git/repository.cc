@@ -74,14 +74,11 @@ std::optional<std::string> rev_parse(const std::string& question, Host& host,
   const auto answer = run_git({"rev-parse", question}, host, diags);
   if (!answer) return std::nullopt;
   if (answer->code != 0) return report_refusal(*answer, host, diags);
-  return without_line_end(answer->out);
+  return answer->out;
 }
 
 bool is_shallow(Host& host) {
-  Diagnostics ignored;
-  const auto answer =
-      run_git({"rev-parse", "--is-shallow-repository"}, host, ignored);
-  return answer && answer->code == 0 && without_line_end(answer->out) == "true";
+  return git_output({"rev-parse", "--is-shallow-repository"}, host) == "true";
 }
 
 void explain_shallow(Diagnostics::Builder& report) {
@@ -93,14 +90,13 @@ void explain_shallow(Diagnostics::Builder& report) {
 
 // Returns the names of branches and tags, as people write them.
 std::vector<std::string> known_revisions(Host& host) {
-  Diagnostics ignored;
-  const auto answer =
-      run_git({"for-each-ref", "--count=20000", "--format=%(refname)",
-               "refs/heads", "refs/tags", "refs/remotes"},
-              host, ignored);
+  const std::string all =
+      git_output({"for-each-ref", "--count=20000", "--format=%(refname)",
+                  "refs/heads", "refs/tags", "refs/remotes"},
+                 host)
+          .value_or("");
   std::vector<std::string> names;
-  if (!answer || answer->code != 0) return names;
-  std::string_view rest = answer->out;
+  std::string_view rest = all;
   while (!rest.empty()) {
     std::string_view name = next_line(rest);
     for (const std::string_view head :
@@ -147,13 +143,10 @@ Diagnostics::Builder report_unknown(const std::string& revision,
 // Reports an id that is not a commit, or that this clone does not have.
 Diagnostics::Builder report_no_commit(const GitCommit& named, Span where,
                                       Host& host, Diagnostics& diags) {
-  Diagnostics ignored;
-  const auto kind = run_git({"cat-file", "-t", named.id}, host, ignored);
-  if (kind && kind->code == 0) {
-    const std::string type = without_line_end(kind->out);
+  if (const auto type = git_output({"cat-file", "-t", named.id}, host)) {
     return diags
         .error(Code::Usage, where,
-               "`" + named.name + "` is a " + type + " object, not a commit")
+               "`" + named.name + "` is a " + *type + " object, not a commit")
         .help("give a branch, a tag or a commit id");
   }
   auto report =
@@ -206,7 +199,7 @@ std::optional<GitCommit> resolve_revision(const std::string& revision,
   }
   const auto named = run_git({"rev-parse", "--verify", revision}, host, diags);
   if (!named) return std::nullopt;
-  GitCommit commit{revision, without_line_end(named->out)};
+  GitCommit commit{revision, named->out};
   if (named->code != 0 || !is_object_id(commit.id)) {
     if (says(*named, "not a git repository") ||
         says(*named, "dubious ownership") ||
@@ -227,11 +220,10 @@ std::optional<GitCommit> resolve_revision(const std::string& revision,
   const auto peeled =
       run_git({"rev-parse", "--verify", commit.id + "^{commit}"}, host, diags);
   if (!peeled) return std::nullopt;
-  std::string id = without_line_end(peeled->out);
-  if (peeled->code != 0 || !is_object_id(id)) {
+  if (peeled->code != 0 || !is_object_id(peeled->out)) {
     return report_no_commit(commit, where, host, diags);
   }
-  commit.id = std::move(id);
+  commit.id = peeled->out;
   return commit;
 }
 
@@ -240,10 +232,9 @@ std::optional<GitCommit> merge_base(const GitCommit& a, const GitCommit& b,
                                     Diagnostics& diags) {
   const auto answer = run_git({"merge-base", a.id, b.id}, host, diags);
   if (!answer) return std::nullopt;
-  std::string id = without_line_end(answer->out);
-  if (answer->code == 0 && is_object_id(id)) {
+  if (answer->code == 0 && is_object_id(answer->out)) {
     return GitCommit{"the merge base of " + a.name + " and " + b.name,
-                     std::move(id)};
+                     answer->out};
   }
   const std::string both = "`" + a.name + "` and `" + b.name + "`";
   if (is_shallow(host)) {

@@ -4,20 +4,17 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/words.h"
 #include "io/paths.h"
 
 namespace shardplan {
 namespace {
 
-constexpr std::string_view kGitFolder = ".git";
-
 // Returns the parts of an absolute path.
 std::vector<std::string> parts_of(std::string_view path) {
   std::vector<std::string> parts;
   while (!path.empty()) {
-    const size_t slash = std::min(path.find('/'), path.size());
-    const std::string_view part = path.substr(0, slash);
-    path.remove_prefix(std::min(slash + 1, path.size()));
+    const std::string_view part = next_part(path, '/');
     if (!part.empty() && part != ".") parts.emplace_back(part);
   }
   return parts;
@@ -27,19 +24,6 @@ bool starts_with(std::span<const std::string> parts,
                  std::span<const std::string> head) {
   return parts.size() >= head.size() &&
          std::equal(head.begin(), head.end(), parts.begin());
-}
-
-const GitEntry* entry_named(const std::vector<GitEntry>& entries,
-                            const std::string& name) {
-  const auto place =
-      std::ranges::lower_bound(entries, name, {}, &GitEntry::name);
-  return place != entries.end() && place->name == name ? &*place : nullptr;
-}
-
-std::string not_followed(std::string_view what, const std::string& path,
-                         bool is_last) {
-  return (is_last ? "it is" : "`" + path + "` is") + " a " + std::string(what) +
-         ", which is not followed in a revision";
 }
 
 }  // namespace
@@ -56,15 +40,13 @@ GitTreeHost::GitTreeHost(Host& below, GitRepository repository,
 std::optional<FileInfo> GitTreeHost::file_info(const std::string& path) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const Found found = find(path);
-  if (found.kind == Kind::Outside || found.kind == Kind::Absent ||
-      found.kind == Kind::Unknown) {
-    return std::nullopt;
-  }
+  if (found.kind < Kind::Folder) return std::nullopt;
   FileInfo info{found.kind == Kind::Folder, 0, below().user(), 0};
   std::string why;
   // A missing object is still in the commit; read_file() reports the problem.
-  if (found.kind == Kind::File)
+  if (found.kind == Kind::File) {
     info.size = objects_.size(found.id, why).value_or(0);
+  }
   return info;
 }
 
@@ -82,10 +64,7 @@ std::vector<std::string> GitTreeHost::list_directory(const std::string& path) {
 std::optional<std::string> GitTreeHost::real_path(const std::string& path) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const Found found = find(path);
-  if (found.kind == Kind::Outside || found.kind == Kind::Absent ||
-      found.kind == Kind::Unknown) {
-    return std::nullopt;
-  }
+  if (found.kind < Kind::Folder) return std::nullopt;
   return found.path.empty() ? repository_.root
                             : join_path(repository_.root, found.path);
 }
@@ -128,9 +107,8 @@ std::shared_ptr<const std::vector<GitEntry>> GitTreeHost::entries_of(
 // Finds what is below the root under these names.
 GitTreeHost::Found GitTreeHost::look_up(std::span<const std::string> names) {
   Found found{Kind::Folder, "", commit_.id + "^{tree}", ""};
-  if (!names.empty() && names.front() == kGitFolder) {
-    if (names.size() == 1)
-      return {Kind::Folder, std::string(kGitFolder), "", ""};
+  if (!names.empty() && names.front() == ".git") {
+    if (names.size() == 1) return {Kind::Folder, ".git", "", ""};
     return {Kind::Absent, "", "", "a revision does not contain `.git`"};
   }
   for (const std::string& name : names) {
@@ -142,28 +120,21 @@ GitTreeHost::Found GitTreeHost::look_up(std::span<const std::string> names) {
     std::string why;
     const auto entries = entries_of(found.id, found.path, why);
     if (entries == nullptr) return {Kind::Unknown, "", "", why};
-    const GitEntry* entry = entry_named(*entries, name);
-    if (entry == nullptr) {
+    const auto entry =
+        std::ranges::lower_bound(*entries, name, {}, &GitEntry::name);
+    if (entry == entries->end() || entry->name != name) {
       return {Kind::Absent, "", "", "no such file in `" + commit_.name + "`"};
     }
     found.path = join_path(found.path, name);
     found.id = entry->id;
-    const bool is_last = &name == &names.back();
-    switch (entry->kind) {
-      case GitEntryKind::Folder:
-        break;
-      case GitEntryKind::File:
-        found.kind = Kind::File;
-        break;
-      case GitEntryKind::Link:
-        found.kind = Kind::Link;
-        found.why = not_followed("symbolic link", found.path, is_last);
-        break;
-      case GitEntryKind::Submodule:
-        found.kind = Kind::Submodule;
-        found.why = not_followed("submodule", found.path, is_last);
-        break;
-    }
+    if (entry->kind == GitEntryKind::Folder) continue;
+    found.kind = Kind::File;
+    if (entry->kind == GitEntryKind::File) continue;
+    found.kind = Kind::Unfollowed;
+    found.why = &name == &names.back() ? "it is" : "`" + found.path + "` is";
+    found.why +=
+        entry->kind == GitEntryKind::Link ? " a symbolic link" : " a submodule";
+    found.why += ", which is not followed in a revision";
   }
   return found;
 }
@@ -197,8 +168,9 @@ GitTreeHost::Found GitTreeHost::find(const std::string& path) {
     }
     if (came_down) {
       Found folder = look();
-      if (folder.kind != Kind::Folder && folder.kind != Kind::Outside)
+      if (folder.kind != Kind::Folder && folder.kind != Kind::Outside) {
         return folder;
+      }
     }
     if (!at.empty()) at.pop_back();
     came_down = false;

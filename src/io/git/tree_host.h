@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "base/host.h"
 #include "base/forwarding_host.h"
+#include "base/host.h"
 #include "io/git/objects.h"
 #include "io/git/repository.h"
 
@@ -44,14 +44,14 @@ class GitTreeHost : public ForwardingHost {
   std::string problem();
 
  private:
+  // From Folder on, something exists.
   enum class Kind : uint8_t {
     Outside,
     Absent,
     Unknown,
     Folder,
     File,
-    Link,
-    Submodule
+    Unfollowed,  // a link or a submodule
   };
   struct Found {
     Kind kind = Kind::Absent;

@@ -14,34 +14,17 @@
 namespace shardplan {
 namespace {
 
-// Returns the text after `key` and its colon in JSON.
-std::string_view after_key(std::string_view text, std::string_view key) {
-  const size_t at = text.find(key);
-  if (at == text.npos) return {};
-  text.remove_prefix(at + key.size());
-  for (const char expected : {':', '\0'}) {
-    const size_t next = text.find_first_not_of(" \t\r\n");
-    if (next == text.npos) return {};
-    text.remove_prefix(next);
-    if (expected == '\0') return text;
-    if (text.front() != expected) return {};
-    text.remove_prefix(1);
-  }
-  return text;
-}
-
 bool looks_like_json_graph(std::string_view head) {
-  if (!after_key(head, "\"graph\"").starts_with('"')) return false;
-  if (after_key(head, "\"ops\"").starts_with('[')) return true;
+  if (!json_value_of(head, "\"graph\"").starts_with('"')) return false;
+  if (json_value_of(head, "\"ops\"").starts_with('[')) return true;
   // Parameters may fill the head before any operation.
   return head.size() == kHeadBytes &&
-         (after_key(head, "\"parameters\"").starts_with('{') ||
-          after_key(head, "\"inputs\"").starts_with('{'));
+         (json_value_of(head, "\"parameters\"").starts_with('{') ||
+          json_value_of(head, "\"inputs\"").starts_with('{'));
 }
 
 bool has_key(std::string_view line, std::string_view key) {
-  return line.starts_with(key) && line.size() > key.size() &&
-         line[key.size()] == ':';
+  return line.starts_with(key) && line.substr(key.size()).starts_with(':');
 }
 
 bool looks_like_yaml_graph(std::string_view head) {
@@ -61,6 +44,12 @@ bool looks_like_yaml_graph(std::string_view head) {
   return false;
 }
 
+std::optional<Manifest> read(const ManifestSource& model, Host& /*host*/,
+                             Diagnostics& diags) {
+  const auto graph = read_graph(model.file, {}, diags);
+  return graph ? graph_manifest(*graph, diags) : std::nullopt;
+}
+
 }  // namespace
 
 bool looks_like_graph(std::string_view head) {
@@ -75,7 +64,6 @@ bool looks_like_graph(std::string_view head) {
 std::optional<GraphDescription> read_graph(SourcePtr source,
                                            const DimSizes& dims,
                                            Diagnostics& diags) {
-  diags.add_source(source);
   const auto document = parse_document(source, diags);
   if (!document) return std::nullopt;
   auto graph = read_graph_node(document->root(), dims, diags);
@@ -113,8 +101,9 @@ std::optional<Manifest> graph_manifest(const GraphDescription& description,
   Manifest manifest;
   bool good = true;
   for (const DescribedValue& value : description.parameters) {
-    if (!value.shape && !good && is_repeated(description, value.layer))
+    if (!value.shape && !good && is_repeated(description, value.layer)) {
       continue;
+    }
     if (!value.shape) {
       diags
           .error(Code::InvalidGraph, value.where,
@@ -141,19 +130,6 @@ std::optional<Manifest> graph_manifest(const GraphDescription& description,
   manifest.sources = description.sources;
   return manifest;
 }
-
-// The format `graph`: the parameters of a graph file, as a model.
-
-namespace {
-
-std::optional<Manifest> read(const ManifestSource& model, Host& /*host*/,
-                             Diagnostics& diags) {
-  const auto graph = read_graph(model.file, {}, diags);
-  if (!graph) return std::nullopt;
-  return graph_manifest(*graph, diags);
-}
-
-}  // namespace
 
 const ManifestFormat kGraph = {
     "graph", "the parameters of a graph file, or of a shipped graph (@NAME)",

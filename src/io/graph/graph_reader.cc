@@ -26,30 +26,15 @@ constexpr size_t kMaxNameLength = 1024;
 // Returns whether a value may have this name: `activations` patterns can match
 // it, and no composite generates it (`h:mean`).
 bool is_value_name(std::string_view text) {
-  if (text.empty() || text.size() > kMaxNameLength) return false;
-  constexpr std::string_view kOthers = "_.-/";
-  for (const char c : text) {
-    if (!is_letter(c) && !is_digit(c) && !contains(kOthers, c)) return false;
-  }
-  return true;
+  return !text.empty() && text.size() <= kMaxNameLength &&
+         std::ranges::all_of(text, [](char c) {
+           return is_letter(c) || is_digit(c) || contains("_.-/", c);
+         });
 }
 
+// The enumerators of integer types are next to each other.
 bool is_integer_type(DType dtype) {
-  switch (dtype) {
-    case DType::I64:
-    case DType::I32:
-    case DType::I16:
-    case DType::I8:
-    case DType::I4:
-    case DType::U64:
-    case DType::U32:
-    case DType::U16:
-    case DType::U8:
-    case DType::U4:
-      return true;
-    default:
-      return false;
-  }
+  return dtype >= DType::I64 && dtype <= DType::U4;
 }
 
 class Reader {
@@ -67,11 +52,12 @@ class Reader {
         !reject_unknown_keys(root, kKeys, diags_)) {
       return std::nullopt;
     }
-    const auto name = root.find("graph");
-    if (name) graph_.name = text_of(*name, "graph");
-    if (!name) malformed(root.span(), "`graph` is missing");
-    const auto title = root.find("title");
-    if (title) text_of(*title, "title");
+    if (const auto name = root.find("graph")) {
+      graph_.name = text_of(*name, "graph");
+    } else {
+      malformed(root.span(), "`graph` is missing");
+    }
+    if (const auto title = root.find("title")) text_of(*title, "title");
     if (!read_dims(root.find("dims"), chosen_, dims_, diags_)) {
       return std::nullopt;  // otherwise every shape would fail
     }
@@ -114,7 +100,7 @@ class Reader {
   std::string text_of(const Node& node, std::string_view key) {
     if (!require(node, NodeKind::String, key, diags_)) return "";
     if (node.text().empty() || node.text().size() > kMaxNameLength) {
-      malformed(node.span(), "`" + std::string(key) + "` must have 1 to " +
+      malformed(node.span(), in_backticks(key) + " must have 1 to " +
                                  std::to_string(kMaxNameLength) +
                                  " characters");
     }
@@ -132,17 +118,26 @@ class Reader {
   bool check_list(const Node& node, std::string_view what) {
     if (!require(node, NodeKind::List, what, diags_)) return false;
     if (node.size() <= kMaxRank) return true;
-    malformed(node.span(), "`" + std::string(what) + "` has more than " +
+    malformed(node.span(), in_backticks(what) + " has more than " +
                                std::to_string(kMaxRank) + " items");
     return false;
   }
 
-  Shape shape_of(const Node& node) {
-    Shape shape;
-    if (!check_list(node, "shape")) return shape;
+  // Reads each item of a list, which is empty if the node is not one.
+  template <typename Read>
+  auto list_of(const Node& node, std::string_view what, Read read) {
+    std::vector<decltype(read(node))> items;
+    if (!check_list(node, what)) return items;
     for (size_t i = 0; i < node.size(); ++i) {
-      shape.push_back(read_size(node.item(i), dims_, diags_).value_or(0));
+      items.push_back(read(node.item(i)));
     }
+    return items;
+  }
+
+  Shape shape_of(const Node& node) {
+    Shape shape = list_of(node, "shape", [&](const Node& item) {
+      return read_size(item, dims_, diags_).value_or(0);
+    });
     if (!failed() && !element_count(shape)) {
       malformed(node.span(), "the shape has more than 2^63 elements")
           .fact("its sizes are " + shape_text(shape));
@@ -151,13 +146,9 @@ class Reader {
   }
 
   std::vector<std::string> labels_of(const Node& node) {
-    std::vector<std::string> labels;
-    if (!check_list(node, "axes")) return labels;
-    for (size_t i = 0; i < node.size(); ++i) {
-      const Node item = node.item(i);
-      labels.push_back(item.is_null() ? "" : text_of(item, "an axis"));
-    }
-    return labels;
+    return list_of(node, "axes", [&](const Node& item) {
+      return item.is_null() ? "" : text_of(item, "an axis");
+    });
   }
 
   std::optional<PartitionSpec> spec_of(const Node& node) {
@@ -169,7 +160,7 @@ class Reader {
     if (!require(node, NodeKind::Real, key, diags_)) return 0;
     const auto number = node.number();
     if (!number || !std::isfinite(*number)) {
-      malformed(node.span(), "`" + std::string(key) + "` must be finite");
+      malformed(node.span(), in_backticks(key) + " must be finite");
     }
     return number.value_or(0);
   }
@@ -177,8 +168,7 @@ class Reader {
   bool flag_of(const Node& node, std::string_view key) {
     const auto flag = node.boolean();
     if (!flag) {
-      malformed(node.span(),
-                "`" + std::string(key) + "` must be true or false");
+      malformed(node.span(), in_backticks(key) + " must be true or false");
     }
     return flag.value_or(false);
   }
@@ -193,9 +183,11 @@ class Reader {
     static const std::array<std::string, 6> kKeys = {
         "name", "scale", "stddev", "per_shard", "split_rngs", "mask_except"};
     if (!reject_unknown_keys(node, kKeys, diags_)) return;
-    const auto name = node.find("name");
-    if (name) init.name = text_of(*name, "name");
-    if (!name) malformed(node.span(), "`init` has no `name`");
+    if (const auto name = node.find("name")) {
+      init.name = text_of(*name, "name");
+    } else {
+      malformed(node.span(), "`init` has no `name`");
+    }
     if (const auto scale = node.find("scale")) {
       init.scale = real_of(*scale, "scale");
     }
@@ -325,13 +317,14 @@ class Reader {
   // Reads a name, or a list of names.
   void read_names(const Node& node, std::string_view what,
                   std::vector<std::string>& names, std::vector<Span>& where) {
-    if (!node.is_list()) {
-      if (!require(node, NodeKind::String, what, diags_)) return;
-      names.push_back(value_name(node.text(), node.span()));
-      where.push_back(node.span());
-      return;
-    }
-    for (size_t i = 0; i < node.size(); ++i) {
+    const auto add = [&](const Node& name) {
+      if (!require(name, NodeKind::String, what, diags_)) return false;
+      names.push_back(value_name(name.text(), name.span()));
+      where.push_back(name.span());
+      return true;
+    };
+    if (!node.is_list()) add(node);
+    for (size_t i = 0; node.is_list() && i < node.size(); ++i) {
       const Node item = node.item(i);
       if (stopped(item)) return;
       if (item.number() && what == "in") {
@@ -341,9 +334,7 @@ class Reader {
                 "scale, in: x, by: 2}` to multiply by one");
         return;
       }
-      if (!require(item, NodeKind::String, what, diags_)) return;
-      names.push_back(value_name(item.text(), item.span()));
-      where.push_back(item.span());
+      if (!add(item)) return;
     }
   }
 
@@ -356,16 +347,11 @@ class Reader {
   }
 
   std::vector<int64_t> integers_of(const Node& node, std::string_view key) {
-    std::vector<int64_t> integers;
-    if (!check_list(node, key)) return integers;
-    for (size_t i = 0; i < node.size(); ++i) {
-      const Node item = node.item(i);
+    return list_of(node, key, [&](const Node& item) {
       const auto number = item.integer();
       const bool negative = number && *number < 0 && *number >= -kMaxDimSize;
-      integers.push_back(negative ? *number
-                                  : read_size(item, dims_, diags_).value_or(0));
-    }
-    return integers;
+      return negative ? *number : read_size(item, dims_, diags_).value_or(0);
+    });
   }
 
   static bool has_fractions(const Node& list) {
@@ -373,14 +359,6 @@ class Reader {
       if (list.item(i).kind() == NodeKind::Real) return true;
     }
     return false;
-  }
-  std::vector<double> numbers_of(const Node& node, std::string_view key) {
-    std::vector<double> numbers;
-    if (!check_list(node, key)) return numbers;
-    for (size_t i = 0; i < node.size(); ++i) {
-      numbers.push_back(real_of(node.item(i), key));
-    }
-    return numbers;
   }
 
   // Reads `{rsqrt: head_dim}`, another way to write 1/sqrt(head_dim).
@@ -394,8 +372,7 @@ class Reader {
       return 0;
     }
     const auto size = read_size(*inner, dims_, diags_);
-    if (size && *size == 0)
-      malformed(inner->span(), "1/sqrt(0) is not a number");
+    if (size == 0) malformed(inner->span(), "1/sqrt(0) is not a number");
     return 1 / std::sqrt(static_cast<double>(size.value_or(1)));
   }
 
@@ -404,7 +381,9 @@ class Reader {
     if (attribute.name == "spec") {
       attribute.value = spec_of(node).value_or(PartitionSpec());
     } else if (node.is_list() && has_fractions(node)) {
-      attribute.value = numbers_of(node, attribute.name);
+      attribute.value = list_of(node, attribute.name, [&](const Node& item) {
+        return real_of(item, attribute.name);
+      });
     } else if (node.is_list()) {
       attribute.value = integers_of(node, attribute.name);
     } else if (node.is_map()) {
@@ -503,17 +482,15 @@ class Reader {
 
   void read_ops(const Node& root) {
     const auto ops = root.find("ops");
-    if (!ops) {
-      malformed(root.span(), "`ops` is missing");
-    } else if (require(*ops, NodeKind::List, "ops", diags_)) {
-      for (size_t i = 0; i < ops->size(); ++i) {
-        const Node item = ops->item(i);
-        if (stopped(item)) return;
-        if (item.is_map() && item.find("repeat")) {
-          read_repeat(item);
-        } else {
-          read_op(item);
-        }
+    if (!ops) malformed(root.span(), "`ops` is missing");
+    if (!ops || !require(*ops, NodeKind::List, "ops", diags_)) return;
+    for (size_t i = 0; i < ops->size(); ++i) {
+      const Node item = ops->item(i);
+      if (stopped(item)) return;
+      if (item.is_map() && item.find("repeat")) {
+        read_repeat(item);
+      } else {
+        read_op(item);
       }
     }
   }
@@ -629,18 +606,16 @@ class Reader {
   // outer name unless it is carried.
   bool names_fit(const Node& ops, const Repeat& repeat) {
     const auto made = results_in(ops);
-    bool fit = true;
+    const int64_t before = errors();
     for (size_t c = 0; c < repeat.carried.size(); ++c) {
       const std::string& name = repeat.carried[c];
       const bool remade = std::ranges::any_of(
           made, [&](const auto& each) { return each.first == name; });
       if (!names_.is_known(name)) {
-        fit = false;
         diags_.error(Code::InvalidGraph, repeat.carried_where[c],
                      "no " + in_backticks(name) +
                          " exists for the first layer to start from");
       } else if (!remade) {
-        fit = false;
         diags_
             .error(Code::InvalidGraph, repeat.carried_where[c],
                    "no operation of the layer produces " + in_backticks(name))
@@ -650,7 +625,6 @@ class Reader {
     }
     for (const auto& [name, where] : made) {
       if (!names_.is_known(name) || contains(repeat.carried, name)) continue;
-      fit = false;
       diags_
           .error(Code::InvalidGraph, where,
                  in_backticks(name) +
@@ -658,7 +632,7 @@ class Reader {
           .help("`carry: [" + name +
                 "]` passes it from layer to layer; otherwise rename it");
     }
-    return fit;
+    return errors() == before;
   }
 
   const DimSizes& chosen_;

@@ -14,7 +14,6 @@
 namespace shardplan {
 namespace {
 
-constexpr int64_t kMaxDimErrors = 20;
 constexpr int kMaxExpressionDepth = 50;
 
 bool starts_name(char c) { return is_letter(c) || c == '_'; }
@@ -71,28 +70,25 @@ class ExpressionReader {
     return std::string(rest_.substr(0, end));
   }
 
-  std::optional<Amount> sum() {
-    auto left = product();
+  using Part = std::optional<Amount> (ExpressionReader::*)();
+
+  // Reads parts with one of two operators between them.
+  std::optional<Amount> chain(Part part, char one, char other) {
+    auto left = (this->*part)();
     while (left) {
-      const char sign = take('+') ? '+' : take('-') ? '-' : '\0';
+      const char sign = take(one) ? one : take(other) ? other : '\0';
       if (sign == '\0') return left;
-      const auto right = product();
+      const auto right = (this->*part)();
       if (!right) return std::nullopt;
       left = combined(*left, sign, *right);
     }
     return left;
   }
-
+  std::optional<Amount> sum() {
+    return chain(&ExpressionReader::product, '+', '-');
+  }
   std::optional<Amount> product() {
-    auto left = factor();
-    while (left) {
-      const char sign = take('*') ? '*' : take('/') ? '/' : '\0';
-      if (sign == '\0') return left;
-      const auto right = factor();
-      if (!right) return std::nullopt;
-      left = combined(*left, sign, *right);
-    }
-    return left;
+    return chain(&ExpressionReader::factor, '*', '/');
   }
 
   std::optional<Amount> factor() {
@@ -120,8 +116,9 @@ class ExpressionReader {
 
   // Reads a sum and its closing parenthesis, after the opening one.
   std::optional<Amount> enclosed() {
-    if (++depth_ > kMaxExpressionDepth)
+    if (++depth_ > kMaxExpressionDepth) {
       return fail("parentheses are nested too deeply");
+    }
     auto inner = sum();
     --depth_;
     if (inner && !take(')')) return fail("a `)` is missing");
@@ -141,32 +138,23 @@ class ExpressionReader {
     const size_t digits =
         std::min(rest_.find_first_not_of("0123456789"), rest_.size());
     const std::string_view behind = rest_.substr(digits);
+    const bool is_real = behind.starts_with('.') || is_exponent(behind);
     const char* const end = rest_.data() + rest_.size();
     Amount amount;
-    const char* stop = nullptr;
-    std::errc error{};
-    if (behind.starts_with('.') || is_exponent(behind)) {
-      const auto read = std::from_chars(rest_.data(), end, amount.real);
-      stop = read.ptr;
-      error = read.ec;
-      amount.why =
-          in_backticks(std::string_view(
-              rest_.data(), static_cast<size_t>(stop - rest_.data()))) +
-          " is not an integer";
+    int64_t whole = 0;
+    const auto read = is_real ? std::from_chars(rest_.data(), end, amount.real)
+                              : std::from_chars(rest_.data(), end, whole);
+    const size_t length = to_size(read.ptr - rest_.data());
+    const bool ends =
+        length == rest_.size() || contains("*/+-() ", rest_[length]);
+    if (read.ec != std::errc() || !ends) return unknown(word());
+    if (is_real) {
+      amount.why = in_backticks(rest_.substr(0, length)) + " is not an integer";
     } else {
-      int64_t whole = 0;
-      const auto read = std::from_chars(rest_.data(), end, whole);
-      stop = read.ptr;
-      error = read.ec;
       amount.real = static_cast<double>(whole);
       if (whole <= kMaxDimSize) amount.whole = whole;
       if (!amount.whole) amount.why = "the number exceeds 2^53";
     }
-    const auto length = static_cast<size_t>(stop - rest_.data());
-    const bool ends = length == rest_.size() ||
-                      std::string_view("*/+-() ").find(rest_[length]) !=
-                          std::string_view::npos;
-    if (error != std::errc() || !ends) return unknown(word());
     rest_.remove_prefix(length);
     return amount;
   }
@@ -231,11 +219,9 @@ void report_size(const Node& node, const std::string& why, Diagnostics& diags) {
 }  // namespace
 
 bool is_dim_name(std::string_view text) {
-  if (text.empty() || !starts_name(text.front())) return false;
-  for (const char c : text) {
-    if (!starts_name(c) && !is_digit(c)) return false;
-  }
-  return true;
+  return !text.empty() && starts_name(text.front()) &&
+         std::ranges::all_of(
+             text, [](char c) { return starts_name(c) || is_digit(c); });
 }
 
 std::optional<Amount> evaluate_amount(std::string_view text,
@@ -277,7 +263,7 @@ bool read_dims(const std::optional<Node>& node, const DimSizes& chosen,
     return false;
   }
   const size_t count = node ? node->size() : 0;
-  for (size_t i = 0; i < count && errors() < kMaxDimErrors; ++i) {
+  for (size_t i = 0; i < count && errors() < kMaxErrors; ++i) {
     const std::string_view name = node->key(i);
     if (!is_dim_name(name)) {
       diags

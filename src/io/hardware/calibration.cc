@@ -6,6 +6,7 @@
 #include <set>
 #include <string_view>
 
+#include "base/checked.h"
 #include "base/text.h"
 #include "base/words.h"
 #include "io/hardware.h"
@@ -23,8 +24,7 @@ constexpr size_t kMaxGridPoints = size_t{1} << 14U;
 
 double median(std::vector<double> values) {
   SHARDPLAN_CHECK(!values.empty());
-  const auto middle =
-      values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  const auto middle = values.begin() + std::ssize(values) / 2;
   std::ranges::nth_element(values, middle);
   if (values.size() % 2 == 1) return *middle;
   return (*middle + *std::max_element(values.begin(), middle)) / 2;
@@ -44,11 +44,10 @@ std::vector<double> ascending(const std::vector<double>& values) {
            blocks[blocks.size() - 2].mean > blocks.back().mean) {
       const Block last = blocks.back();
       blocks.pop_back();
-      Block& before = blocks.back();
-      const double both = before.count + last.count;
-      before.mean =
-          (before.mean * before.count + last.mean * last.count) / both;
-      before.count = both;
+      Block& block = blocks.back();
+      const double both = block.count + last.count;
+      block = {(block.mean * block.count + last.mean * last.count) / both,
+               both};
     }
   }
   std::vector<double> result;
@@ -83,6 +82,10 @@ class Calibration {
     diags_.report(Code::Remark, {}, "not used for calibration: " + text);
   }
 
+  Sourced<double> number_from(const std::set<std::string>& files,
+                              double value) {
+    return {value, source_of(files), false, ""};
+  }
   // Returns the source of a table that was made from these files.
   size_t source_of(const std::set<std::string>& files) {
     const std::string title =
@@ -91,24 +94,26 @@ class Calibration {
     for (size_t i = 0; i < card_.sources.size(); ++i) {
       if (card_.sources[i].title == title) return i;
     }
-    const std::string id =
-        "calibration-" + std::to_string(card_.sources.size() + 1);
-    card_.sources.push_back({id, title, "", ""});
-    return card_.sources.size() - 1;
+    const size_t added = card_.sources.size();
+    card_.sources.push_back(
+        {"calibration-" + std::to_string(added + 1), title, "", ""});
+    return added;
   }
 
-  void check_stated_rate(const Runs& runs, double rate, double stated,
-                         const std::string& key, std::string_view unit) {
-    if (rate <= stated) return;
+  // Returns whether the rate does not exceed the one that the profile states.
+  bool check_stated_rate(const Runs& runs, double rate, double stated,
+                         const std::string& key, const std::string& unit) {
+    if (rate <= stated) return true;
     fail(runs.where,
          "this rate exceeds `" + key + "` of the profile `" + card_.name + "`")
-        .fact("measured " + short_rate(rate) + std::string(unit) + ", stated " +
-              short_rate(stated) + std::string(unit))
+        .fact("measured " + short_rate(rate) + unit + ", stated " +
+              short_rate(stated) + unit)
         .help(
             "check the units: seconds per run, and bytes read plus bytes "
             "written")
         .help("if the rate is right, raise `" + key +
               "` in a copy of the profile: lower bounds depend on it");
+    return false;
   }
   static std::string short_rate(double rate) {
     return count_text(std::llround(rate / 1e9)) + " G";
@@ -116,25 +121,24 @@ class Calibration {
 
   void add_products() {
     std::vector<MeasuredProducts> made;
-    for (const auto& of : samples_.products) {
-      const auto name = kPrecisionNames.at(static_cast<size_t>(of.first));
-      const auto stated = std::ranges::find_if(
-          card_.flops_per_second,
-          [&](const auto& each) { return each.first == of.first; });
-      if (stated == card_.flops_per_second.end()) {
-        remark(plural(std::ssize(of.second), "product") + " in " +
-               std::string(name) + ": the profile `" + card_.name +
-               "` has no `flops_per_second." + std::string(name) + "`");
+    for (const auto& [precision, products] : samples_.products) {
+      const std::string name(nth(kPrecisionNames, precision));
+      std::optional<double> peak;
+      for (const auto& [of, rate] : card_.flops_per_second) {
+        if (of == precision) peak = rate.value;
+      }
+      if (!peak) {
+        remark(plural(std::ssize(products), "product") + " in " + name +
+               ": the profile `" + card_.name + "` has no `flops_per_second." +
+               name + "`");
         continue;
       }
       MeasuredProducts table;
-      table.precision = of.first;
+      table.precision = precision;
       table.calibrated = true;
-      if (!make_grid(of.second, stated->second.value, std::string(name),
-                     table.rate)) {
-        continue;
+      if (make_grid(products, *peak, name, table.rate)) {
+        made.push_back(std::move(table));
       }
-      made.push_back(std::move(table));
     }
     auto& tables = card_.measured.products;
     tables.insert(tables.begin(), made.begin(), made.end());
@@ -143,8 +147,8 @@ class Calibration {
   bool make_grid(const std::map<std::array<int64_t, 3>, Runs>& products,
                  double peak, const std::string& name, MeasuredGrid& grid) {
     std::array<std::set<int64_t>, 3> sizes;
-    for (const auto& each : products) {
-      for (size_t i = 0; i < 3; ++i) sizes.at(i).insert(each.first.at(i));
+    for (const auto& [shape, runs] : products) {
+      for (size_t i = 0; i < 3; ++i) sizes.at(i).insert(shape.at(i));
     }
     size_t points = 1;
     for (const auto& axis : sizes) {
@@ -152,9 +156,9 @@ class Calibration {
       points = points > kMaxGridPoints ? points : points * axis.size();
       grid.axes.emplace_back(axis.begin(), axis.end());
     }
-    const Runs& first = products.begin()->second;
     if (points > kMaxGridPoints || 2 * products.size() < points) {
-      fail(first.where, "the products in " + name + " do not form a grid")
+      fail(products.begin()->second.where,
+           "the products in " + name + " do not form a grid")
           .fact(count_text(std::ssize(products)) + " products for " +
                 joined_of(sizes, " x ",
                           [](const auto& axis) {
@@ -171,20 +175,19 @@ class Calibration {
     std::set<std::string> files;
     grid.values.assign(points, 0);
     bool fine = true;
-    for (const auto& each : products) {
-      const std::array<int64_t, 3>& shape = each.first;
-      const Runs& runs = each.second;
+    for (const auto& [shape, runs] : products) {
       double flops = 2;
       size_t index = 0;
       for (size_t i = 0; i < 3; ++i) {
         flops *= static_cast<double>(shape.at(i));
-        index = index * sizes.at(i).size() +
-                static_cast<size_t>(std::distance(
-                    sizes.at(i).begin(), sizes.at(i).find(shape.at(i))));
+        const std::set<int64_t>& axis = sizes.at(i);
+        index = index * axis.size() +
+                to_size(std::distance(axis.begin(), axis.find(shape.at(i))));
       }
       const double rate = flops / median(runs.seconds);
-      if (rate > peak) fine = false;
-      check_stated_rate(runs, rate, peak, "flops_per_second." + name, "FLOP/s");
+      fine = check_stated_rate(runs, rate, peak, "flops_per_second." + name,
+                               "FLOP/s") &&
+             fine;
       grid.values[index] = rate;
       files.insert(runs.where.file->name());
     }
@@ -198,26 +201,27 @@ class Calibration {
     std::set<std::string> files;
     int64_t small = 0;
     const Runs* last = nullptr;
-    const double start = samples_.kernel_starts.seconds.empty()
-                             ? (card_.measured.kernel_seconds
-                                    ? card_.measured.kernel_seconds->value
-                                    : 0)
-                             : median(samples_.kernel_starts.seconds);
-    for (const auto& each : samples_.copies) {
-      if (each.first < kLeastCopied) {
+    double start = 0;
+    if (!samples_.kernel_starts.seconds.empty()) {
+      start = median(samples_.kernel_starts.seconds);
+    } else if (card_.measured.kernel_seconds) {
+      start = card_.measured.kernel_seconds->value;
+    }
+    for (const auto& [bytes, runs] : samples_.copies) {
+      if (bytes < kLeastCopied) {
         ++small;
         continue;
       }
-      const double seconds = median(each.second.seconds) - start;
+      const double seconds = median(runs.seconds) - start;
       if (seconds <= 0) {
-        fail(each.second.where, "a copy takes less time than a kernel start, " +
-                                    seconds_text(start));
+        fail(runs.where, "a copy takes less time than a kernel start, " +
+                             seconds_text(start));
         return;
       }
-      grid.axes[0].push_back(static_cast<double>(each.first));
-      grid.values.push_back(static_cast<double>(each.first) / seconds);
-      files.insert(each.second.where.file->name());
-      last = &each.second;
+      grid.axes[0].push_back(static_cast<double>(bytes));
+      grid.values.push_back(static_cast<double>(bytes) / seconds);
+      files.insert(runs.where.file->name());
+      last = &runs;
     }
     if (small > 0) {
       remark(plural(small, "size") + " of copies below " +
@@ -237,22 +241,20 @@ class Calibration {
   void add_host_copies() {
     std::map<std::string, double> rates;
     std::set<std::string> files;
-    for (const auto& each : samples_.host_copies) {
-      rates[each.first.first] =
-          static_cast<double>(each.first.second) / median(each.second.seconds);
-      files.insert(each.second.where.file->name());
+    for (const auto& [copy, runs] : samples_.host_copies) {
+      rates[copy.first] =
+          static_cast<double>(copy.second) / median(runs.seconds);
+      files.insert(runs.where.file->name());
     }
     if (rates.empty()) return;
     double slowest = rates.begin()->second;
     for (const auto& rate : rates) slowest = std::min(slowest, rate.second);
-    card_.measured.host_bytes_per_second =
-        Sourced<double>{slowest, source_of(files), false, ""};
+    card_.measured.host_bytes_per_second = number_from(files, slowest);
   }
 
   void add_number(const Runs& runs, std::optional<Sourced<double>>& number) {
     if (runs.seconds.empty()) return;
-    number = Sourced<double>{median(runs.seconds),
-                             source_of({runs.where.file->name()}), false, ""};
+    number = number_from({runs.where.file->name()}, median(runs.seconds));
   }
 
   // Returns whether all ranks are within one domain of the fastest link.
@@ -260,44 +262,37 @@ class Calibration {
     if (count.hosts == 1) return true;
     if (card_.links.empty() || !card_.links[0].devices) return false;
     const int64_t domain = card_.links[0].devices->value;
-    const int64_t host =
-        card_.devices_per_host ? card_.devices_per_host->value : domain;
-    return domain > host && count.ranks <= domain;
+    return card_.devices_per_host && domain > card_.devices_per_host->value &&
+           count.ranks <= domain;
   }
-
-  using Series = std::map<int64_t, Runs>;
 
   void add_collectives() {
     std::vector<MeasuredCollective> made;
-    std::vector<double> rates;
-    std::set<std::string> rate_files;
-    for (const auto& of_kind : samples_.collectives) {
-      std::map<int64_t, const Series*> inside;
-      for (const auto& of_ranks : of_kind.second) {
-        const RankCount& count = of_ranks.first;
+    for (const auto& [kind, by_count] : samples_.collectives) {
+      std::map<int64_t, const std::map<int64_t, Runs>*> inside;
+      for (const auto& [count, series] : by_count) {
         if (count.ranks < 2) {
-          remark(of_kind.first + " on one rank, which transfers nothing");
+          remark(kind + " on one rank, which transfers nothing");
         } else if (is_inside(count)) {
-          inside[count.ranks] = &of_ranks.second;
+          inside[count.ranks] = &series;
         } else {
-          add_rate(of_kind.first, count, of_ranks.second, rates, rate_files);
+          add_rate(kind, count, *series.rbegin());
         }
       }
-      if (!inside.empty()) add_table(of_kind.first, inside, made);
+      if (!inside.empty()) add_table(kind, inside, made);
     }
     auto& tables = card_.measured.collectives;
     tables.insert(tables.begin(), made.begin(), made.end());
-    if (!rates.empty()) {
+    if (!network_rates_.empty()) {
       card_.measured.network_bytes_per_second =
-          Sourced<double>{median(rates), source_of(rate_files), false, ""};
+          number_from(network_files_, median(network_rates_));
     }
   }
 
   // Adds a device's rate: bytes that leave its machine, per rank and second.
   void add_rate(const std::string& kind, const RankCount& count,
-                const Series& series, std::vector<double>& rates,
-                std::set<std::string>& files) {
-    const auto& [bytes, runs] = *series.rbegin();
+                const std::pair<const int64_t, Runs>& largest) {
+    const auto& [bytes, runs] = largest;
     const std::string what = kind + " of " + plural(count.ranks, "rank") +
                              " on " + plural(count.hosts, "machine");
     if (bytes < kLeastSent) {
@@ -314,9 +309,9 @@ class Calibration {
       double leaves = (hosts - 1) / hosts;
       if (kind == "all-reduce") leaves *= 2;
       if (kind == "all-to-all") leaves *= below;
-      rates.push_back(leaves * static_cast<double>(bytes) /
-                      (below * median(runs.seconds)));
-      files.insert(runs.where.file->name());
+      network_rates_.push_back(leaves * static_cast<double>(bytes) /
+                               (below * median(runs.seconds)));
+      network_files_.insert(runs.where.file->name());
     }
   }
 
@@ -336,70 +331,67 @@ class Calibration {
   }
 
   // Tabulates the sizes that are within the measured range of every rank count.
-  void add_table(const std::string& kind,
-                 const std::map<int64_t, const Series*>& inside,
-                 std::vector<MeasuredCollective>& made) {
+  void add_table(
+      const std::string& kind,
+      const std::map<int64_t, const std::map<int64_t, Runs>*>& inside,
+      std::vector<MeasuredCollective>& made) {
     int64_t least = 0;
-    int64_t most = kMaxGridBytes;
+    int64_t most = INT64_MAX;
     std::set<int64_t> sizes;
     std::set<std::string> files;
-    for (const auto& of_ranks : inside) {
-      const Series& series = *of_ranks.second;
-      least = std::max(least, series.begin()->first);
-      most = std::min(most, series.rbegin()->first);
-      for (const auto& each : series) {
-        sizes.insert(each.first);
-        files.insert(each.second.where.file->name());
+    for (const auto& [ranks, series] : inside) {
+      least = std::max(least, series->begin()->first);
+      most = std::min(most, series->rbegin()->first);
+      for (const auto& [size, runs] : *series) {
+        sizes.insert(size);
+        files.insert(runs.where.file->name());
       }
     }
-    const Runs& first = inside.begin()->second->begin()->second;
-    const size_t before = sizes.size();
-    std::erase_if(sizes,
-                  [&](int64_t size) { return size < least || size > most; });
+    const size_t unused = std::erase_if(
+        sizes, [&](int64_t size) { return size < least || size > most; });
     if (sizes.empty() || sizes.size() * inside.size() > kMaxGridPoints) {
-      fail(first.where, sizes.empty() ? kind +
-                                            " runs on different numbers of "
-                                            "ranks have no sizes in common"
-                                      : kind + " has too many sizes")
+      fail(inside.begin()->second->begin()->second.where,
+           sizes.empty() ? kind +
+                               " runs on different numbers of "
+                               "ranks have no sizes in common"
+                         : kind + " has too many sizes")
           .help("run nccl-tests with the same `-b`, `-e` and `-f` each time");
       return;
     }
-    if (sizes.size() < before) {
-      remark(plural(static_cast<int64_t>(before - sizes.size()), "size") +
-             " of " + kind + " outside " + bytes_text(least) + " to " +
-             bytes_text(most) +
+    if (unused > 0) {
+      remark(plural(static_cast<int64_t>(unused), "size") + " of " + kind +
+             " outside " + bytes_text(least) + " to " + bytes_text(most) +
              ", which were not measured for every number of ranks");
     }
     MeasuredCollective table;
     table.kind = kind;
     table.seconds.axes.resize(2);
     table.seconds.axes[1].assign(sizes.begin(), sizes.end());
-    for (const auto& of_ranks : inside) {
-      table.seconds.axes[0].push_back(static_cast<double>(of_ranks.first));
+    for (const auto& [ranks, series] : inside) {
+      table.seconds.axes[0].push_back(static_cast<double>(ranks));
       std::vector<double> seconds;
-      for (const auto& each : *of_ranks.second) {
-        seconds.push_back(median(each.second.seconds));
+      for (const auto& [size, runs] : *series) {
+        seconds.push_back(median(runs.seconds));
       }
       seconds = ascending(seconds);
-      std::vector<std::pair<double, double>> series;
-      for (const auto& each : *of_ranks.second) {
-        series.emplace_back(static_cast<double>(each.first),
-                            seconds[series.size()]);
+      std::vector<std::pair<double, double>> points;
+      for (const auto& [size, runs] : *series) {
+        points.emplace_back(static_cast<double>(size), seconds[points.size()]);
       }
       for (const int64_t size : sizes) {
         table.seconds.values.push_back(
-            between(series, static_cast<double>(size)));
+            between(points, static_cast<double>(size)));
       }
     }
     table.seconds.source = source_of(files);
     made.push_back(std::move(table));
   }
 
-  static constexpr int64_t kMaxGridBytes = int64_t{1} << 62U;
-
   const Samples& samples_;
   HardwareProfile& card_;
   Diagnostics& diags_;
+  std::vector<double> network_rates_;
+  std::set<std::string> network_files_;
   bool good_ = true;
 };
 
@@ -411,7 +403,6 @@ bool calibrate(std::span<const std::string> files, HardwareProfile& card,
   bool fine = true;
   for (const std::string& path : files) {
     const SourcePtr file = read_source(path, kWholeFile, host, diags);
-    if (file != nullptr) diags.add_source(file);
     fine = file != nullptr && read_samples(*file, samples, diags) && fine;
   }
   return fine && Calibration(samples, card, diags).apply();

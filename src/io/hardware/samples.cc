@@ -6,7 +6,9 @@
 #include <optional>
 #include <set>
 #include <string_view>
+#include <utility>
 
+#include "base/checked.h"
 #include "base/text.h"
 #include "base/words.h"
 
@@ -20,46 +22,39 @@ constexpr int64_t kMaxMatrixSize = int64_t{1} << 31U;  // size of a dimension
 constexpr double kLeastSeconds = 1e-9;
 constexpr double kMaxSeconds = 1e5;
 
-// A part of a line.
-struct Word {
+// A line, or a part of one.
+struct Part {
   std::string_view text;
   uint64_t begin = 0;  // in the file
-};
-
-struct TextLine {
-  std::string_view text;
-  uint64_t begin = 0;
 };
 
 // Calls `take` with each line, without its line break, until it returns false.
 template <typename Take>
 void each_line(const SourceFile& file, const Take& take) {
-  const std::string_view text = file.text();
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find('\n', begin), text.size());
-    std::string_view line = text.substr(begin, end - begin);
+  std::string_view rest = file.text();
+  while (!rest.empty()) {
+    const uint64_t begin = file.text().size() - rest.size();
+    std::string_view line = next_line(rest);
     if (line.ends_with('\r')) line.remove_suffix(1);
-    if (!take(TextLine{line, begin})) return;
-    begin = end + 1;
+    if (!take(Part{line, begin})) return;
   }
 }
 
-constexpr std::string_view kSampleBlanks = " \t";
-
-std::vector<Word> words_of(const TextLine& line) {
-  std::vector<Word> words;
+std::vector<Part> words_of(const Part& line) {
+  constexpr std::string_view kBlanks = " \t";
+  std::vector<Part> words;
   for (size_t at = 0;;) {
-    at = line.text.find_first_not_of(kSampleBlanks, at);
+    at = line.text.find_first_not_of(kBlanks, at);
     if (at == line.text.npos) return words;
     const size_t end =
-        std::min(line.text.find_first_of(kSampleBlanks, at), line.text.size());
+        std::min(line.text.find_first_of(kBlanks, at), line.text.size());
     words.push_back({line.text.substr(at, end - at), line.begin + at});
     at = end;
   }
 }
 
-std::vector<Word> fields_of(const TextLine& line) {
-  std::vector<Word> fields;
+std::vector<Part> fields_of(const Part& line) {
+  std::vector<Part> fields;
   for (size_t at = 0;;) {
     const size_t end = std::min(line.text.find(',', at), line.text.size());
     fields.push_back({line.text.substr(at, end - at), line.begin + at});
@@ -83,36 +78,31 @@ class SampleReader {
   bool goes_on() const { return errors_ < kMaxErrors; }
 
  protected:
-  Span span_of(const Word& word) const {
+  Span span_of(const Part& word) const {
     return {&file_, word.begin, word.begin + word.text.size()};
-  }
-  Span span_of(const TextLine& line) const {
-    return {&file_, line.begin, line.begin + line.text.size()};
   }
   Diagnostics::Builder fail(Span where, std::string message) {
     ++errors_;
     return diags_.error(Code::MalformedDocument, where, std::move(message));
   }
 
-  std::optional<int64_t> whole_of(const Word& word, std::string_view what,
+  std::optional<int64_t> whole_of(const Part& word, std::string_view what,
                                   int64_t most) {
     const auto number = parse_integer(word.text);
     if (number && *number >= 1 && *number <= most) return number;
-    fail(span_of(word),
-         "`" + std::string(what) + "` is " + in_backticks(word.text) +
-             ", not a whole number from 1 to " + count_text(most));
-    return std::nullopt;
+    return fail(span_of(word),
+                in_backticks(what) + " is " + in_backticks(word.text) +
+                    ", not a whole number from 1 to " + count_text(most));
   }
   // `unit` is the unit of the number, in seconds.
-  std::optional<double> seconds_of(const Word& word, std::string_view what,
+  std::optional<double> seconds_of(const Part& word, std::string_view what,
                                    double unit) {
     const auto number = parse_real(word.text);
     const double seconds = number.value_or(0) * unit;
     if (seconds >= kLeastSeconds && seconds <= kMaxSeconds) return seconds;
-    fail(span_of(word), "`" + std::string(what) + "` is " +
-                            in_backticks(word.text) +
-                            ", not a time from 1 ns to 100,000 s");
-    return std::nullopt;
+    return fail(span_of(word), in_backticks(what) + " is " +
+                                   in_backticks(word.text) +
+                                   ", not a time from 1 ns to 100,000 s");
   }
 
   const SourceFile& file_;
@@ -130,14 +120,10 @@ class CsvReader : SampleReader {
   using SampleReader::SampleReader;
 
   bool read() {
-    bool has_header = false;
-    each_line(file_, [&](const TextLine& line) {
+    bool has_header = false;  // the line that identified the format
+    each_line(file_, [&](const Part& line) {
       if (line.text.empty() || line.text.starts_with('#')) return true;
-      if (has_header) {
-        read_row(line);
-      } else {
-        has_header = true;  // the line that identified the format
-      }
+      if (std::exchange(has_header, true)) read_row(line);
       return goes_on();
     });
     return good();
@@ -147,22 +133,20 @@ class CsvReader : SampleReader {
   enum Field : size_t { kKind, kDtype, kM, kN, kK, kBytes, kSeconds, kFields };
 
   // Checks that the fields that this kind of row does not have are empty.
-  bool has_only(const std::vector<Word>& fields,
+  bool has_only(const std::vector<Part>& fields,
                 std::initializer_list<Field> wanted) {
-    static const std::vector<std::string> kNames = {
-        "kind", "dtype", "m", "n", "k", "bytes", "seconds"};
-    for (size_t i = kDtype; i < kSeconds; ++i) {
-      const bool is_wanted = contains(wanted, static_cast<Field>(i));
-      if (is_wanted || fields[i].text.empty()) continue;
-      fail(span_of(fields[i]), "a row of " + in_backticks(fields[kKind].text) +
-                                   " must leave `" + kNames[i] + "` empty");
+    for (const Field i : {kDtype, kM, kN, kK, kBytes}) {
+      if (contains(wanted, i) || fields[i].text.empty()) continue;
+      fail(span_of(fields[i]),
+           "a row of " + in_backticks(fields[kKind].text) + " must leave " +
+               in_backticks(fields_of({kCsvHeader})[i].text) + " empty");
       return false;
     }
     return true;
   }
 
-  void read_row(const TextLine& line) {
-    const std::vector<Word> fields = fields_of(line);
+  void read_row(const Part& line) {
+    const std::vector<Part> fields = fields_of(line);
     if (fields.size() != kFields) {
       fail(span_of(line),
            "a row has " + plural(std::ssize(fields), "field") + ", not 7")
@@ -188,7 +172,7 @@ class CsvReader : SampleReader {
     }
   }
 
-  void read_product(const std::vector<Word>& fields) {
+  void read_product(const std::vector<Part>& fields) {
     if (!has_only(fields, {kDtype, kM, kN, kK})) return;
     const auto found = std::ranges::find(kPrecisionNames, fields[kDtype].text);
     if (found == kPrecisionNames.end()) {
@@ -210,7 +194,7 @@ class CsvReader : SampleReader {
             span_of(fields[kSeconds]));
   }
 
-  void read_copy(const std::vector<Word>& fields, const std::string& kind) {
+  void read_copy(const std::vector<Part>& fields, const std::string& kind) {
     if (!has_only(fields, {kBytes})) return;
     const auto bytes = whole_of(fields[kBytes], "bytes", kMaxBytes);
     const auto seconds = seconds_of(fields[kSeconds], "seconds", 1);
@@ -224,7 +208,7 @@ class CsvReader : SampleReader {
 // --- nccl-tests
 
 // The programs of nccl-tests, and the names of their collectives here.
-constexpr std::pair<std::string_view, std::string_view> kNcclPrograms[] = {
+const std::map<std::string_view, std::string_view> kNcclPrograms = {
     {"all_reduce", "all-reduce"},
     {"all_gather", "all-gather"},
     {"reduce_scatter", "reduce-scatter"},
@@ -246,17 +230,13 @@ std::string_view program_in(std::string_view text) {
     --begin;
   }
   const std::string_view name = text.substr(begin, end - begin);
-  const bool is_known =
-      contains(kOtherPrograms, name) ||
-      std::ranges::any_of(kNcclPrograms,
-                          [&](const auto& each) { return each.first == name; });
-  return is_known ? name : "";
+  return contains(kOtherPrograms, name) || kNcclPrograms.contains(name) ? name
+                                                                        : "";
 }
 
-bool is_column_line(const std::vector<Word>& words) {
+bool is_column_line(const std::vector<Part>& words) {
   const auto has = [&](std::string_view name) {
-    return std::ranges::any_of(
-        words, [&](const Word& word) { return word.text == name; });
+    return std::ranges::find(words, name, &Part::text) != words.end();
   };
   return has("size") && has("count") && has("time") && has("busbw");
 }
@@ -266,7 +246,7 @@ class NcclReader : SampleReader {
   using SampleReader::SampleReader;
 
   bool read() {
-    each_line(file_, [&](const TextLine& line) {
+    each_line(file_, [&](const Part& line) {
       read_line(line);
       return goes_on();
     });
@@ -276,7 +256,7 @@ class NcclReader : SampleReader {
                     file_.name() + ": `" + std::string(program) +
                         "_perf` results are not used: no table has them");
     }
-    if (good() && rows_ == 0 && unused_.empty()) {
+    if (good() && !has_rows_ && unused_.empty()) {
       fail({&file_, 0, 0}, "no nccl-tests measurement was found");
     }
     return good();
@@ -291,38 +271,38 @@ class NcclReader : SampleReader {
     Span where;
   };
 
-  void read_line(const TextLine& line) {
+  void read_line(const Part& line) {
     const std::string_view program = program_in(line.text);
     if (!program.empty()) {
       // The next run begins with its name, if the program prints one.
-      if (has_begun()) end_run();
-      program_ = program;
+      end_run();
+      run_.program = program;
     }
-    std::vector<Word> words = words_of(line);
+    std::vector<Part> words = words_of(line);
     if (!words.empty() && words.front().text == "#") words.erase(words.begin());
     if (words.empty()) return;
     if (words.front().text == "nThread") {
-      if (has_begun()) end_run();
+      end_run();
     } else if (words.front().text == "Rank" && words.size() > 3) {
       read_rank(words);
     } else if (is_column_line(words)) {
-      read_columns(words);
-    } else if (is_digit(words.front().text.front()) && !columns_.empty()) {
+      run_.columns.clear();
+      for (const Part& word : words) run_.columns.push_back(word.text);
+    } else if (is_digit(words.front().text.front()) && !run_.columns.empty()) {
       read_nccl_row(words, line);
     }
   }
 
   // Reads "Rank  0 Group  0 Pid 85576 on node-1 device  0 [0x8d] NVIDIA H100".
-  void read_rank(const std::vector<Word>& words) {
+  void read_rank(const std::vector<Part>& words) {
     const auto rank = parse_integer(words[1].text);
-    const auto on = std::ranges::find_if(
-        words, [](const Word& word) { return word.text == "on"; });
+    const auto on = std::ranges::find(words, "on", &Part::text);
     if (!rank || *rank < 0 || *rank >= kMaxRanks || on == words.end() ||
         on + 1 == words.end()) {
       fail(span_of(words.front()), "this rank line names no machine");
       return;
     }
-    if (!ranks_.insert(*rank).second) {
+    if (!run_.ranks.insert(*rank).second) {
       fail(span_of(words[1]), "rank " + std::to_string(*rank) +
                                   " appears twice, so this is not a single run")
           .help(
@@ -330,67 +310,52 @@ class NcclReader : SampleReader {
               "otherwise each process runs on its own");
       return;
     }
-    hosts_.insert((on + 1)->text);
+    run_.hosts.insert((on + 1)->text);
   }
 
-  void read_columns(const std::vector<Word>& words) {
-    columns_.clear();
-    for (const Word& word : words) columns_.push_back(word.text);
-  }
-
-  // Returns the first column of that name; the first of two times is that of
-  // out-of-place operation.
-  std::optional<Word> cell(const std::vector<Word>& words,
-                           std::string_view name) const {
-    const auto at = std::ranges::find(columns_, name);
-    const auto index = static_cast<size_t>(at - columns_.begin());
-    if (at == columns_.end() || index >= words.size()) return std::nullopt;
-    return words[index];
-  }
-
-  void read_nccl_row(const std::vector<Word>& words, const TextLine& line) {
-    const auto size = cell(words, "size");
-    const auto time = cell(words, "time");
-    if (!size || !time || words.size() < columns_.size()) {
+  void read_nccl_row(const std::vector<Part>& words, const Part& line) {
+    const std::vector<std::string_view>& columns = run_.columns;
+    if (words.size() < columns.size()) {
       fail(span_of(line), "a row has " + plural(std::ssize(words), "field") +
-                              " for " + plural(std::ssize(columns_), "column"));
+                              " for " + plural(std::ssize(columns), "column"));
       return;
     }
+    // Returns the first column of that name, and an empty text if there is
+    // none. The first of two times is that of out-of-place operation.
+    const auto cell = [&](std::string_view name) {
+      const auto index = std::ranges::find(columns, name) - columns.begin();
+      return index < std::ssize(columns) ? nth(words, index) : Part();
+    };
+    // Returns 0 for a column that is absent or not a number.
+    const auto number = [&](std::string_view name) {
+      return parse_real(cell(name).text).value_or(0);
+    };
     // A size with fewer bytes than ranks is rounded to zero.
-    if (size->text == "0") return;
-    const auto bytes = whole_of(*size, "size", kMaxBytes);
-    const auto seconds = seconds_of(*time, "time", 1e-6);
+    if (cell("size").text == "0") return;
+    const auto bytes = whole_of(cell("size"), "size", kMaxBytes);
+    const auto seconds = seconds_of(cell("time"), "time", 1e-6);
     if (!bytes || !seconds) return;
-    const auto wrong = cell(words, "#wrong");
-    if (const auto count = wrong ? parse_real(wrong->text) : std::nullopt;
-        count && *count > 0) {
-      fail(span_of(*wrong), "nccl-tests found wrong values in this run")
+    if (number("#wrong") > 0) {
+      fail(span_of(cell("#wrong")), "nccl-tests found wrong values in this run")
           .help("remove the row, and check the hardware");
       return;
     }
-    NcclRow row = {*bytes, *seconds, 0, false, span_of(*time)};
-    const auto algorithm = cell(words, "algbw");
-    const auto bus = cell(words, "busbw");
-    const auto rate = algorithm ? parse_real(algorithm->text) : std::nullopt;
-    const auto on_bus = bus ? parse_real(bus->text) : std::nullopt;
-    if (rate && on_bus && *rate >= 1) row.share = *on_bus / *rate;
-    const auto redop = cell(words, "redop");
-    row.sums = redop && redop->text != "none";
-    rows_of_run_.push_back(row);
+    const double rate = number("algbw");
+    const std::string_view sum = cell("redop").text;
+    run_.rows.push_back({*bytes, *seconds,
+                         rate >= 1 ? number("busbw") / rate : 0,
+                         !sum.empty() && sum != "none", span_of(cell("time"))});
   }
-
-  bool has_begun() const { return !rows_of_run_.empty() || !ranks_.empty(); }
 
   // Returns the collective of a run, or "" if it cannot be known. Older
   // programs do not print their names. Of the two that sum, an all-reduce has
   // twice the bus traffic; all-gather and all-to-all look alike.
   std::string_view kind_of_run(std::string_view program) const {
-    for (const auto& each : kNcclPrograms) {
-      if (each.first == program) return each.second;
-    }
-    const NcclRow& last = rows_of_run_.back();
+    const auto known = kNcclPrograms.find(program);
+    if (known != kNcclPrograms.end()) return known->second;
+    const NcclRow& last = run_.rows.back();
     if (!last.sums || last.share == 0) return "";
-    const auto ranks = static_cast<double>(ranks_.size());
+    const auto ranks = static_cast<double>(run_.ranks.size());
     const double one = (ranks - 1) / ranks;
     return std::abs(last.share - 2 * one) < std::abs(last.share - one)
                ? "all-reduce"
@@ -398,15 +363,15 @@ class NcclReader : SampleReader {
   }
 
   void use_run() {
-    if (rows_of_run_.empty()) return;
-    const Span first = rows_of_run_.front().where;
+    if (run_.rows.empty()) return;
+    const Span first = run_.rows.front().where;
     const std::string_view program =
-        program_.empty() ? program_in(file_.name()) : program_;
+        run_.program.empty() ? program_in(file_.name()) : run_.program;
     if (contains(kOtherPrograms, program)) {
       unused_.insert(program);
       return;
     }
-    if (ranks_.empty()) {
+    if (run_.ranks.empty()) {
       fail(first, "the number of ranks of this run is not given")
           .help(
               "keep the lines that nccl-tests prints at the start, such as `#  "
@@ -421,30 +386,30 @@ class NcclReader : SampleReader {
               "older programs do not print it");
       return;
     }
-    rows_ += rows_of_run_.size();
+    has_rows_ = true;
     auto& of_ranks = samples_.collectives[std::string(kind)][{
-        std::ssize(ranks_), std::ssize(hosts_)}];
-    for (const NcclRow& row : rows_of_run_) {
+        std::ssize(run_.ranks), std::ssize(run_.hosts)}];
+    for (const NcclRow& row : run_.rows) {
       add_run(of_ranks[row.bytes], row.seconds, row.where);
     }
   }
 
+  // Ends the current run, if one has begun.
   void end_run() {
+    if (run_.rows.empty() && run_.ranks.empty()) return;
     use_run();
-    rows_of_run_.clear();
-    program_ = "";
-    ranks_.clear();
-    hosts_.clear();
-    columns_.clear();
+    run_ = {};
   }
 
-  std::string_view program_;
-  std::set<int64_t> ranks_;
-  std::set<std::string_view> hosts_;
-  std::vector<std::string_view> columns_;
-  std::vector<NcclRow> rows_of_run_;
+  struct {
+    std::string_view program;
+    std::set<int64_t> ranks;
+    std::set<std::string_view> hosts;
+    std::vector<std::string_view> columns;
+    std::vector<NcclRow> rows;
+  } run_;
   std::set<std::string_view> unused_;
-  size_t rows_ = 0;
+  bool has_rows_ = false;
 };
 
 enum class SampleFormat : uint8_t { None, Csv, Nccl };
@@ -452,12 +417,12 @@ enum class SampleFormat : uint8_t { None, Csv, Nccl };
 SampleFormat format_of(const SourceFile& file) {
   SampleFormat format = SampleFormat::None;
   bool is_first = true;
-  each_line(file, [&](const TextLine& line) {
+  each_line(file, [&](const Part& line) {
     if (is_column_line(words_of(line))) {
       format = SampleFormat::Nccl;
-    } else if (!line.text.empty() && !line.text.starts_with('#')) {
-      if (is_first && line.text == kCsvHeader) format = SampleFormat::Csv;
-      is_first = false;
+    } else if (!line.text.empty() && !line.text.starts_with('#') &&
+               std::exchange(is_first, false) && line.text == kCsvHeader) {
+      format = SampleFormat::Csv;
     }
     return format == SampleFormat::None;
   });
@@ -468,13 +433,10 @@ SampleFormat format_of(const SourceFile& file) {
 
 bool read_samples(const SourceFile& file, Samples& samples,
                   Diagnostics& diags) {
-  switch (format_of(file)) {
-    case SampleFormat::Csv:
-      return CsvReader(file, samples, diags).read();
-    case SampleFormat::Nccl:
-      return NcclReader(file, samples, diags).read();
-    case SampleFormat::None:
-      break;
+  const SampleFormat kind = format_of(file);
+  if (kind == SampleFormat::Csv) return CsvReader(file, samples, diags).read();
+  if (kind == SampleFormat::Nccl) {
+    return NcclReader(file, samples, diags).read();
   }
   diags
       .error(Code::UnrecognizedFormat, {&file, 0, 0},

@@ -21,11 +21,13 @@
 #include <utility>
 #include <vector>
 
+#include "base/checked.h"
 #include "base/text.h"
 #include "base/words.h"
 #include "core/fold.h"
 #include "io/hf_tp_plan/python_file.h"
 #include "io/hf_tp_plan/styles.h"
+#include "syntax/python.h"
 
 namespace shardplan {
 namespace {
@@ -35,6 +37,7 @@ using Cuts = uint8_t;
 constexpr Cuts bit(TpCut cut) {
   return static_cast<Cuts>(1U << static_cast<unsigned>(cut));
 }
+constexpr bool has(Cuts cuts, TpCut cut) { return (cuts & bit(cut)) != 0; }
 
 // The styles of a kind of module. Each embedding style shards a weight like the
 // head style at the same index.
@@ -60,12 +63,8 @@ Wanted wanted(const Placement& placement, const Plan& plan) {
   if (!placement.stored_dims.empty()) {
     return {0, "`--declare` changes how it is stored"};
   }
-  if (placement.requested) {
-    for (const AxisNames& axes : placement.requested_spec().dims) {
-      if (contains(axes, kUnconstrained)) {
-        return {0, "a dimension is UNCONSTRAINED, which a plan cannot express"};
-      }
-    }
+  if (placement.requested && names_unconstrained(placement.requested_spec())) {
+    return {0, "a dimension is UNCONSTRAINED, which a plan cannot express"};
   }
   if (placement.dealt) {
     if (placement.dealt->axis == kTpAxis && names_no_axis(placement.spec)) {
@@ -103,17 +102,13 @@ Wanted wanted(const Placement& placement, const Plan& plan) {
   return result;
 }
 
-bool is_bias(std::string_view name) {
-  return name == "bias" || name.ends_with(".bias");
-}
-
 std::string_view parent(std::string_view name) {
   const size_t dot = name.rfind('.');
   return dot == std::string_view::npos ? "" : name.substr(0, dot);
 }
 
 TpCut cut_by(const TpStyle& style, std::string_view name) {
-  return is_bias(name) ? style.bias : style.weight;
+  return last_word(name) == "bias" ? style.bias : style.weight;
 }
 
 // The parameters that one folded name stands for.
@@ -150,9 +145,7 @@ class Writer {
     for (size_t i = 0; i < order_.size(); ++i) {
       result += i == 0 ? "\n    " : ",\n    ";
       append_printable_json(result, order_[i]);
-      result += ": \"";
-      result += entries_.find(order_[i])->second->name;
-      result += '"';
+      result += ": \"" + std::string(entries_.at(order_[i])->name) + "\"";
     }
     return result + (order_.empty() ? "}\n}\n" : "\n  }\n}\n");
   }
@@ -211,10 +204,12 @@ class Writer {
     for (const std::string_view module : modules) {
       const auto& list = members[module];
       const bool whole = std::ranges::all_of(list, [](const Folded* folded) {
-        return (folded->cuts & bit(TpCut::Whole)) != 0;
+        return has(folded->cuts, TpCut::Whole);
       });
       if (whole) {
-        if (is_norm_of_heads(module)) norms_.push_back(module);
+        // A norm of each head's queries or keys gets an entry at the end.
+        const std::string_view last = last_word(module);
+        if (last == "q_norm" || last == "k_norm") norms_.push_back(module);
         continue;
       }
       if (choose_experts(module, list)) continue;
@@ -232,7 +227,7 @@ class Writer {
       }
       if (!is_layer && !module.empty()) add(module, find_tp_style(kOwnShards));
       for (const Folded* folded : list) {
-        if ((folded->cuts & bit(TpCut::Whole)) != 0) continue;
+        if (has(folded->cuts, TpCut::Whole)) continue;
         const TpStyle* own = style_of({folded}, kLinear);
         if (own != nullptr) {
           add(folded->name, own);
@@ -246,10 +241,6 @@ class Writer {
     if (!members.contains(head())) add_tied_head();
   }
 
-  static std::string_view last_part(std::string_view module) {
-    return module.substr(module.rfind('.') + 1);  // npos + 1 is 0
-  }
-
   // Returns the head of the model type, or the usual one.
   std::string_view head() const {
     const TpModules* model = find_tp_modules(input_.manifest.model_type);
@@ -259,7 +250,7 @@ class Writer {
 
   const Styles& styles_of(std::string_view module) const {
     if (module == head()) return kHead;
-    const std::string_view last = last_part(module);
+    const std::string_view last = last_word(module);
     const bool embeds =
         contains(last, "embed_tokens") || last == "wte" || last == "wpe";
     return embeds ? kEmbedding : kLinear;
@@ -269,12 +260,10 @@ class Writer {
                                  const Styles& styles) {
     for (const std::string_view name : styles) {
       const TpStyle* style = find_tp_style(name);
-      const bool suits =
-          style != nullptr &&
-          std::ranges::all_of(list, [&](const Folded* each) {
-            return (each->cuts & bit(cut_by(*style, each->name))) != 0;
-          });
-      if (suits) return style;
+      const auto suits = [&](const Folded* each) {
+        return has(each->cuts, cut_by(*style, each->name));
+      };
+      if (style != nullptr && std::ranges::all_of(list, suits)) return style;
     }
     return nullptr;
   }
@@ -294,19 +283,17 @@ class Writer {
     }
     for (const Folded* folded : list) {
       of_experts_.insert(folded->name);
-      if ((folded->cuts & bit(TpCut::Whole)) != 0) continue;
+      if (has(folded->cuts, TpCut::Whole)) continue;
       const std::string_view own =
-          last_part(one_by_one ? module : folded->name);
+          last_word(one_by_one ? module : folded->name);
       const bool is_down = own == "down_proj" || own == "w2";
-      const std::string stack =
-          experts + "." +
-          (!one_by_one ? std::string(own)
-                       : (is_down ? "down_proj" : "gate_up_proj"));
+      std::string stack = experts + ".";
+      stack += !one_by_one ? own : is_down ? "down_proj" : "gate_up_proj";
       // The first dimension of a single expert's matrix is always its rows.
       const bool is_dealt = input_.plan.of(folded->first).dealt.has_value();
       const bool whole_experts =
-          one_by_one ? is_dealt : (folded->cuts & bit(TpCut::First)) != 0;
-      const bool by_rows = (folded->cuts & bit(TpCut::SecondLast)) != 0;
+          one_by_one ? is_dealt : has(folded->cuts, TpCut::First);
+      const bool by_rows = has(folded->cuts, TpCut::SecondLast);
       std::string_view style = "rowwise";
       if (whole_experts) {
         style = "grouped_gemm";
@@ -328,17 +315,13 @@ class Writer {
   bool is_packed(const Folded& folded) const {
     const int rule = input_.plan.of(folded.first).rule;
     return rule > 0 && rule <= std::ssize(input_.plan.rules) &&
-           input_.plan.rules[static_cast<size_t>(rule) - 1].shards_parts;
+           nth(input_.plan.rules, rule - 1).shards_parts;
   }
 
-  // Returns whether this is a norm of each head's queries or keys.
-  bool is_norm_of_heads(std::string_view module) const {
-    return last_part(module) == "q_norm" || last_part(module) == "k_norm";
-  }
   // If heads are sharded, each device has a part of the norm's gradient.
   void add_norm(std::string_view module) {
     const std::string projection =
-        std::string(parent(module)) + "." + last_part(module)[0] + "_proj";
+        std::string(parent(module)) + "." + last_word(module)[0] + "_proj";
     const auto found = entries_.find(projection);
     if (found == entries_.end() || found->second->name != "colwise") return;
     add(module, find_tp_style("replicated_with_grad_allreduce"));
@@ -348,11 +331,10 @@ class Writer {
   // of its own it would treat a shard of the embedding as the whole weight.
   void add_tied_head() {
     for (const auto& [module, style] : entries_) {
-      const auto at = std::ranges::find(kEmbedding, style->name);
-      if (at == kEmbedding.end()) continue;
-      add(head(),
-          find_tp_style(kHead[static_cast<size_t>(at - kEmbedding.begin())]));
-      return;
+      for (size_t i = 0; i < kEmbedding.size(); ++i) {
+        if (style->name != kEmbedding[i]) continue;
+        return add(head(), find_tp_style(kHead[i]));
+      }
     }
   }
 
@@ -374,7 +356,7 @@ class Writer {
       const TpCut cut = found == entries_.end()
                             ? TpCut::Whole
                             : cut_by(*found->second, folded.name);
-      if ((folded.cuts & bit(cut)) != 0) continue;
+      if (has(folded.cuts, cut)) continue;
       problems_.emplace_back(folded.first,
                              "the entry " + in_backticks(found->first) +
                                  " of another parameter also matches it");

@@ -2,7 +2,7 @@
 // The model types of transformers 4.57 and 5.23 whose configurations have a
 // tensor-parallel plan, and the unusual names of some base models and heads.
 // The resulting plans are recorded in tests/data/hf_tp_plan_models.json.
-#include <array>
+#include <algorithm>
 
 #include "base/words.h"
 #include "io/hf_tp_plan/python_file.h"
@@ -11,40 +11,33 @@ namespace shardplan {
 namespace {
 
 constexpr std::string_view kOuter = kUsualTpModules.outer;
-constexpr std::string_view kStyle = kUsualTpModules.head_style;
 
 // Model types with unusual module names.
-constexpr std::array kUnusual = {
-    TpModules{"deepseek_ocr2_encoder", "model|vision_tower|vision_encoder", "",
-              kStyle},
-    TpModules{"dots3_note_vision_encoder", "model|vision_tower", "", kStyle},
-    TpModules{"ernie4_5_vl_moe_vision", "model|vision_tower", "", kStyle},
-    TpModules{"esmc", "esmc", "", kStyle},
-    TpModules{"gemma4_vision", "model|vision_tower", "", kStyle},
-    TpModules{"gpt_neox", "gpt_neox", "lm_head", kStyle},
-    TpModules{"granite_docling_text", "model|text_model", "lm_head", kStyle},
-    TpModules{"hrm_text", "model|L_module|H_module", "lm_head", kStyle},
-    TpModules{"inkling2_text", kOuter, "lm_head", "rowwise_split_input"},
-    TpModules{"inkling_text", kOuter, "lm_head", "rowwise_split_input"},
-    TpModules{"llama4_vision_model", "vision_model", "", kStyle},
-    TpModules{"muse_glimmer_vision", "model|vision_tower", "", kStyle},
-    TpModules{"muse_spark", kOuter, "", kStyle},
-    TpModules{"muse_spark_text", kOuter, "", kStyle},
-    TpModules{"muse_spark_vision", "model|vision_tower", "", kStyle},
-    TpModules{"nemotron_h", kOuter, "", kStyle},
-    TpModules{"qwen2_5_omni_text", "thinker|model|language_model", "lm_head",
-              kStyle},
-    TpModules{"qwen3_omni_moe_talker_code_predictor",
-              "talker|code_predictor|model", "lm_head", kStyle},
-    TpModules{"qwen3_omni_moe_talker_text", "talker|model", "lm_head", kStyle},
-    TpModules{"qwen3_omni_moe_text", "thinker|model|language_model", "lm_head",
-              kStyle},
-    TpModules{"t5_gemma_module", "model|encoder|decoder", "lm_head.out_proj",
-              kStyle},
-    TpModules{"t5gemma", "model|encoder|decoder", "lm_head.out_proj", kStyle},
-    TpModules{"t5gemma2_decoder", "model|decoder", "lm_head.out_proj", kStyle},
-    TpModules{"t5gemma2_text", "model|encoder|text_model", "lm_head.out_proj",
-              kStyle},
+constexpr TpModules kUnusual[] = {
+    {"deepseek_ocr2_encoder", "model|vision_tower|vision_encoder", ""},
+    {"dots3_note_vision_encoder", "model|vision_tower", ""},
+    {"ernie4_5_vl_moe_vision", "model|vision_tower", ""},
+    {"esmc", "esmc", ""},
+    {"gemma4_vision", "model|vision_tower", ""},
+    {"gpt_neox", "gpt_neox"},
+    {"granite_docling_text", "model|text_model"},
+    {"hrm_text", "model|L_module|H_module"},
+    {"inkling2_text", kOuter, "lm_head", "rowwise_split_input"},
+    {"inkling_text", kOuter, "lm_head", "rowwise_split_input"},
+    {"llama4_vision_model", "vision_model", ""},
+    {"muse_glimmer_vision", "model|vision_tower", ""},
+    {"muse_spark", kOuter, ""},
+    {"muse_spark_text", kOuter, ""},
+    {"muse_spark_vision", "model|vision_tower", ""},
+    {"nemotron_h", kOuter, ""},
+    {"qwen2_5_omni_text", "thinker|model|language_model"},
+    {"qwen3_omni_moe_talker_code_predictor", "talker|code_predictor|model"},
+    {"qwen3_omni_moe_talker_text", "talker|model"},
+    {"qwen3_omni_moe_text", "thinker|model|language_model"},
+    {"t5_gemma_module", "model|encoder|decoder", "lm_head.out_proj"},
+    {"t5gemma", "model|encoder|decoder", "lm_head.out_proj"},
+    {"t5gemma2_decoder", "model|decoder", "lm_head.out_proj"},
+    {"t5gemma2_text", "model|encoder|text_model", "lm_head.out_proj"},
 };
 
 // Model types with the usual module names.
@@ -73,11 +66,10 @@ constexpr std::string_view kUsual =
 }  // namespace
 
 const TpModules* find_tp_modules(std::string_view type) {
-  for (const TpModules& model : kUnusual) {
-    if (model.type == type) return &model;
-  }
-  const bool known = has_word(kUsual, type);
-  return known ? &kUsualTpModules : nullptr;
+  const TpModules* unusual =
+      std::ranges::find(kUnusual, type, &TpModules::type);
+  if (unusual != std::end(kUnusual)) return unusual;
+  return has_word(kUsual, type) ? &kUsualTpModules : nullptr;
 }
 
 }  // namespace shardplan

@@ -4,6 +4,23 @@
 #include <charconv>
 
 namespace shardplan {
+namespace {
+
+bool is_at_margin(const PythonToken& token) {
+  return token.starts_line &&
+         token.where.file->position(token.where.begin).column == 1;
+}
+
+// Returns the text of an assignment `name = "text"`.
+const std::string* assigned_text(std::span<const PythonToken> tokens, size_t at,
+                                 std::string_view name) {
+  const bool is_assignment = at + 2 < tokens.size() && tokens[at].starts_line &&
+                             tokens[at].is(name) && tokens[at + 1].is("=") &&
+                             tokens[at + 2].kind == PythonTokenKind::String;
+  return is_assignment ? &tokens[at + 2].text : nullptr;
+}
+
+}  // namespace
 
 std::string version_text(TransformersVersion version) {
   return std::to_string(version.major) + "." + std::to_string(version.minor);
@@ -29,29 +46,6 @@ const TpClass* TpPythonFile::class_at(size_t byte) const {
   return nullptr;
 }
 
-namespace {
-
-bool is_at_margin(const PythonToken& token) {
-  return token.starts_line &&
-         token.where.file->position(token.where.begin).column == 1;
-}
-
-// Returns the text of an assignment `name = "text"`.
-const std::string* assigned_text(std::span<const PythonToken> tokens, size_t at,
-                                 std::string_view name) {
-  const bool is_assignment = at + 2 < tokens.size() && tokens[at].starts_line &&
-                             tokens[at].is(name) && tokens[at + 1].is("=") &&
-                             tokens[at + 2].kind == PythonTokenKind::String;
-  return is_assignment ? &tokens[at + 2].text : nullptr;
-}
-
-bool is_strict_decorator(std::span<const PythonToken> tokens, size_t at) {
-  return at + 1 < tokens.size() && tokens[at].starts_line &&
-         tokens[at].is("@") && tokens[at + 1].is("strict");
-}
-
-}  // namespace
-
 TpPythonFile look_at_tp_file(std::span<const PythonToken> tokens) {
   TpPythonFile file;
   bool inside = false;
@@ -65,8 +59,10 @@ TpPythonFile look_at_tp_file(std::span<const PythonToken> tokens) {
                                 token.where.file->text().size()});
       }
     }
-    file.has_strict_configs =
-        file.has_strict_configs || is_strict_decorator(tokens, i);
+    if (token.starts_line && token.is("@") && i + 1 < tokens.size() &&
+        tokens[i + 1].is("strict")) {
+      file.has_strict_configs = true;
+    }
     if (!inside) continue;
     if (const std::string* type = assigned_text(tokens, i, "model_type")) {
       file.classes.back().model_type = *type;

@@ -8,6 +8,7 @@
 // its module, and silently replicates a parameter without an entry. Here a
 // catch-all rule at the end replicates it, so that reports show it.
 #include <algorithm>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -19,7 +20,6 @@
 #include "io/dialects.h"
 #include "io/hf_tp_plan/python_file.h"
 #include "io/hf_tp_plan/styles.h"
-#include "io/plan_of_hooks.h"
 #include "syntax/document.h"
 #include "syntax/python.h"
 #include "syntax/python_program.h"
@@ -35,7 +35,6 @@ constexpr std::string_view kJsonHelp =
     "write a model's plan with `json.dump({\"tp_plan\": model.tp_plan, "
     "\"transformers_version\": transformers.__version__}, open(\"plan.json\", "
     "\"w\"))`";
-constexpr std::string_view kTiedQuestion = "tie_word_embeddings";
 
 struct Entry {
   std::string key;
@@ -52,19 +51,6 @@ struct Table {
   std::string outer = {};  // modules that may enclose its names
   const TpClass* of_class = nullptr;
   const TpModules* model = nullptr;  // null: model type unknown
-};
-
-struct TpPlan {
-  std::vector<Table> tables;
-  // The version that an answer or the file states, if any.
-  std::optional<TransformersVersion> version;
-  bool is_late = false;  // 5.2 or later
-  TpPythonFile file;
-
-  DigitFolding folding() const {
-    const bool whole = version ? *version >= kWholePartsSince : is_late;
-    return whole ? DigitFolding::WholeParts : DigitFolding::EveryRun;
-  }
 };
 
 // Styles that exist since transformers 5.2; a file with one is for such a
@@ -84,10 +70,8 @@ bool is_one_of(std::string_view name, std::string_view names) {
   return has_word(names, last_word(name));
 }
 
-// Returns whether keys may lack the name that the whole model gives its base
-// model: those of a base model's plan do, those of an unnamed plan may.
-bool is_of_base_model(const Table& table) {
-  return table.name.empty() || contains(table.name, "base_model");
+bool is_plan_name(std::string_view name) {
+  return is_one_of(name, kPlanNames) || is_one_of(name, kExpertPlanNames);
 }
 
 bool is_quote(char c) { return c == '"' || c == '\''; }
@@ -104,9 +88,8 @@ bool has_style_value(std::string_view text) {
       size_t before = at;
       if (before > 0 && is_quote(text[before - 1])) --before;
       while (before > 0 && text[before - 1] == ' ') --before;
-      const bool ends = end == text.size() ||
-                        std::string_view("\"' \r\n,}#").find(text[end]) !=
-                            std::string_view::npos;
+      const bool ends =
+          end == text.size() || contains("\"' \r\n,}#", text[end]);
       if (ends && before > 0 && text[before - 1] == ':') return true;
     }
   }
@@ -115,8 +98,7 @@ bool has_style_value(std::string_view text) {
 
 bool recognize(std::string_view head) {
   // Plans with PyTorch's own styles belong to the dialect `dtensor`.
-  const bool is_torch = contains(head, "wiseParallel(");
-  if (contains(head, '\0') || is_torch) return false;
+  if (contains(head, '\0') || contains(head, "wiseParallel(")) return false;
   return contains(head, "tp_plan\"") || contains(head, "tp_plan:") ||
          contains(head, "tp_plan =") || contains(head, "tp_plan=") ||
          has_style_value(head);
@@ -143,10 +125,10 @@ class Reader {
         std::ranges::any_of(
             dicts, [](const PythonDict& dict) { return !dict.name.empty(); }) ||
         is_python_module(tokens);
-    if (!is_python) {
-      if (!read_document(source)) return false;
-    } else {
+    if (is_python) {
       read_python(tokens, dicts);
+    } else if (!read_document(source)) {
+      return false;
     }
     if (!settle_version()) return false;
     const std::vector<const Table*> chosen = choose(*source);
@@ -160,30 +142,28 @@ class Reader {
  private:
   void read_python(std::span<const PythonToken> tokens,
                    const std::vector<PythonDict>& dicts) {
-    plan_.file = look_at_tp_file(tokens);
+    file_ = look_at_tp_file(tokens);
     std::vector<const PythonDict*> read;
     for (const PythonDict& dict : dicts) {
-      if (!is_one_of(dict.name, kPlanNames) &&
-          !is_one_of(dict.name, kExpertPlanNames) &&
-          !all_styles(tokens, dict)) {
-        continue;
-      }
+      const bool has_style =
+          std::ranges::any_of(dict.entries, [&](const PythonEntry& entry) {
+            return find_tp_style(tokens[entry.begin].text) != nullptr;
+          });
+      if (!is_plan_name(dict.name) && !has_style) continue;
       read.push_back(&dict);
       Table table{dict.name, dict.where, {}};
-      table.of_class = plan_.file.class_at(dict.where.begin);
+      table.of_class = file_.class_at(dict.where.begin);
       for (const PythonEntry& entry : dict.entries) {
-        const bool is_text =
-            entry.end == entry.begin + 1 &&
-            tokens[entry.begin].kind == PythonTokenKind::String;
-        if (is_text) {
-          table.entries.push_back({entry.key, entry.where,
-                                   tokens[entry.begin].text,
-                                   tokens[entry.begin].where});
+        const PythonToken& style = tokens[entry.begin];
+        if (entry.end == entry.begin + 1 &&
+            style.kind == PythonTokenKind::String) {
+          table.entries.push_back(
+              {entry.key, entry.where, style.text, style.where});
         } else {
           errors_
-              .malformed(tokens[entry.begin].where,
-                         "the style of " + in_backticks(entry.key) +
-                             " is not a string")
+              .malformed(style.where, "the style of " +
+                                          in_backticks(entry.key) +
+                                          " is not a string")
               .help(
                   "write the name of a style as a string; code is not "
                   "evaluated");
@@ -193,7 +173,7 @@ class Reader {
         errors_.malformed(dict.problem, "this entry has no literal key")
             .help("write every entry as \"NAME\": \"STYLE\"");
       }
-      plan_.tables.push_back(std::move(table));
+      tables_.push_back(std::move(table));
     }
     if (const auto change = python_dict_change(tokens, read)) {
       errors_.malformed(change->where, change->message)
@@ -217,11 +197,11 @@ class Reader {
       }
       if (!tokens[value].is("=") || tokens[value + 1].is("None")) continue;
       const Span begin = tokens[value + 1].where;
-      const bool is_read =
-          std::ranges::any_of(dicts, [&](const PythonDict& dict) {
+      if (std::ranges::any_of(dicts, [&](const PythonDict& dict) {
             return dict.where.begin == begin.begin;
-          });
-      if (is_read) continue;
+          })) {
+        continue;
+      }
       errors_
           .malformed(begin, in_backticks(tokens[i].text) +
                                 " is computed here; only a literal dictionary "
@@ -230,26 +210,19 @@ class Reader {
     }
   }
 
-  static bool all_styles(std::span<const PythonToken> tokens,
-                         const PythonDict& dict) {
-    return std::ranges::any_of(dict.entries, [&](const PythonEntry& entry) {
-      return find_tp_style(tokens[entry.begin].text) != nullptr;
-    });
-  }
-
   bool read_document(const SourcePtr& source) {
     const auto document = parse_document(source, errors_.diags());
     if (!document) return false;
     const auto root =
         require(document->root(), NodeKind::Map, "tp_plan", errors_.diags());
     if (!root) return false;
-    if (const auto version = root->find(kVersionKey)) read_version(*version);
+    if (const auto version = root->find(kVersionKey)) {
+      read_version(version->span(), version->text());
+    }
     bool named = false;
     for (size_t i = 0; i < root->size(); ++i) {
       const std::string_view key = root->key(i);
-      if (!is_one_of(key, kPlanNames) && !is_one_of(key, kExpertPlanNames)) {
-        continue;
-      }
+      if (!is_plan_name(key)) continue;
       named = true;
       if (root->item(i).is_null()) continue;
       read_map(root->item(i), key, root->key_span(i));
@@ -258,12 +231,9 @@ class Reader {
     return true;
   }
 
-  void read_version(const Node& node) {
-    plan_.version = parse_version(node.text());
-    if (!plan_.version) refuse_version(node.span(), node.text());
-  }
-
-  void refuse_version(Span where, std::string_view text) {
+  void read_version(Span where, std::string_view text) {
+    version_ = parse_version(text);
+    if (version_) return;
     errors_
         .malformed(where, in_backticks(text) + " is not a transformers version")
         .help("write, for example, \"4.57.1\"");
@@ -276,27 +246,29 @@ class Reader {
 
   // Determines the version; an answer overrides the file.
   bool settle_version() {
-    if (const RuleAnswer* answer = ask(kVersionKey)) {
-      plan_.version = parse_version(answer->value);
-      if (!plan_.version) {
-        refuse_version(answer->where, answer->value);
-        return false;
-      }
-    }
-    is_version_given_ = plan_.version.has_value();
-    plan_.is_late = plan_.file.has_strict_configs;
-    for (const Table& table : plan_.tables) {
+    const RuleAnswer* answer = ask(kVersionKey);
+    if (answer != nullptr) read_version(answer->where, answer->value);
+    if (answer != nullptr && !version_) return false;
+    is_version_given_ = version_.has_value();
+    is_late_ = file_.has_strict_configs;
+    for (const Table& table : tables_) {
       for (const Entry& entry : table.entries) {
-        plan_.is_late = plan_.is_late || has_word(kLateStyles, entry.style);
+        is_late_ = is_late_ || has_word(kLateStyles, entry.style);
       }
     }
     return true;
   }
 
+  DigitFolding folding() const {
+    return (version_ ? *version_ >= kWholePartsSince : is_late_)
+               ? DigitFolding::WholeParts
+               : DigitFolding::EveryRun;
+  }
+
   void read_map(const Node& node, std::string_view name, Span where) {
     if (!node.is_map()) {
-      errors_.malformed(node.span(), "`" + std::string(name) +
-                                         "` must be a map, not " +
+      errors_.malformed(node.span(), in_backticks(name) +
+                                         " must be a map, not " +
                                          std::string(kind_name(node.kind())));
       return;
     }
@@ -316,16 +288,14 @@ class Reader {
       table.entries.push_back({std::string(node.key(i)), node.key_span(i),
                                std::string(value.text()), value.span()});
     }
-    plan_.tables.push_back(std::move(table));
+    tables_.push_back(std::move(table));
   }
 
   // Returns the tables that make up the plan: those of `tp_plan` and of the
   // base model together, or the one that was asked for.
   std::vector<const Table*> choose(const SourceFile& source) {
     std::vector<const Table*> chosen;
-    std::vector<std::string> names;
-    for (const Table& table : plan_.tables) {
-      names.push_back(table.name);
+    for (const Table& table : tables_) {
       const bool wanted = reading_.table
                               ? table.name == *reading_.table ||
                                     table.name.ends_with("." + *reading_.table)
@@ -344,10 +314,10 @@ class Reader {
                    ? "there is no plan named " + in_backticks(*reading_.table)
                    : std::string("no tensor-parallel plan found"))
             : "the file has " + plural(std::ssize(chosen), "plan"));
-    for (const std::string& name : names) {
-      report.fact("plan: " + in_backticks(name));
+    for (const Table& table : tables_) {
+      report.fact("plan: " + in_backticks(table.name));
     }
-    report.help(names.empty()
+    report.help(tables_.empty()
                     ? "write a plan as a map from names to styles, preferably "
                       "under `base_model_tp_plan` or `tp_plan`"
                     : "choose one with `--table NAME`");
@@ -356,14 +326,15 @@ class Reader {
 
   // Adds the entries that transformers adds to the plans of a Python file.
   bool complete(const std::vector<const Table*>& chosen) {
-    for (Table& table : plan_.tables) {
-      if (is_of_base_model(table)) table.outer = kUsualTpModules.outer;
-    }
     std::vector<Table*> of_configs;
     bool has_heads = false;
-    for (Table& table : plan_.tables) {
-      const bool is_chosen = contains(chosen, &table);
-      if (!is_chosen || table.of_class == nullptr) continue;
+    for (Table& table : tables_) {
+      // Keys of a base model's plan lack the name that the whole model gives
+      // its base model, and those of an unnamed plan may.
+      if (table.name.empty() || contains(table.name, "base_model")) {
+        table.outer = kUsualTpModules.outer;
+      }
+      if (!contains(chosen, &table) || table.of_class == nullptr) continue;
       if (table.name == "base_model_tp_plan" ||
           table.name == "base_model_ep_plan") {
         of_configs.push_back(&table);
@@ -411,8 +382,8 @@ class Reader {
         table->outer = alternatives(prefix->value);
       } else if (table->model != nullptr) {
         table->outer = table->model->outer;
-      } else if (is_module_path(plan_.file.base_model_prefix)) {
-        table->outer = alternatives(plan_.file.base_model_prefix);
+      } else if (is_module_path(file_.base_model_prefix)) {
+        table->outer = alternatives(file_.base_model_prefix);
       }
     }
     return true;
@@ -432,12 +403,12 @@ class Reader {
 
   // Adds the entries that depend on the version of transformers.
   bool compose(const std::vector<Table*>& tables, bool has_heads) {
-    const bool is_assumed = !plan_.version && plan_.file.has_strict_configs;
-    if (is_assumed) plan_.version = kNewestVersion;
-    if (!plan_.version || *plan_.version < kHeadsSince) return true;
-    bool shards_embedding = *plan_.version >= kEmbeddingSince;
-    if (!shards_embedding && *plan_.version >= kTiedEmbeddingSince) {
-      const auto tied = ask_whether(kTiedQuestion, tables.front()->where);
+    const bool is_assumed = !version_ && file_.has_strict_configs;
+    if (is_assumed) version_ = kNewestVersion;
+    if (!version_ || *version_ < kHeadsSince) return true;
+    bool shards_embedding = *version_ >= kEmbeddingSince;
+    if (!shards_embedding && *version_ >= kTiedEmbeddingSince) {
+      const auto tied = ask_whether_tied(tables.front()->where);
       if (!tied) return false;
       shards_embedding = *tied;
     }
@@ -450,9 +421,7 @@ class Reader {
       table.entries.push_back({std::string(key), table.where,
                                std::string(style), table.where, true});
       std::string text = in_backticks(key) + " as " + in_backticks(style);
-      if (!contains(added, text)) {
-        added.push_back(std::move(text));
-      }
+      if (!contains(added, text)) added.push_back(std::move(text));
     };
     bool is_known = true;
     for (Table* table : tables) {
@@ -476,8 +445,7 @@ class Reader {
     auto report = errors_.diags().report(
         Code::PatternReadingsDiffer,
         is_known ? Severity::Note : Severity::Warning, tables.front()->where,
-        "the plan is completed as in transformers " +
-            version_text(*plan_.version));
+        "the plan is completed as in transformers " + version_text(*version_));
     if (!added.empty()) report.fact("it adds " + joined(added, ", "));
     if (!is_known) {
       report.fact(
@@ -496,53 +464,47 @@ class Reader {
     report.help(std::string(kJsonHelp));
   }
 
-  std::optional<bool> ask_whether(std::string_view question, Span where) {
-    const RuleAnswer* answer = ask(question);
+  std::optional<bool> ask_whether_tied(Span where) {
+    const RuleAnswer* answer = ask("tie_word_embeddings");
     if (answer != nullptr && answer->value == "true") return true;
     if (answer != nullptr && answer->value == "false") return false;
-    errors_.malformed(where, "the plan depends on " + in_backticks(question))
+    return errors_.malformed(where, "the plan depends on `tie_word_embeddings`")
         .fact(
             "transformers 5.15 to 5.20 shard the embedding only if it is tied "
             "to the head")
-        .help("give `--set " + std::string(question) + "=true` or `=false`");
-    return std::nullopt;
+        .help("give `--set tie_word_embeddings=true` or `=false`");
   }
 
   void add_table(const Table& table) {
-    std::vector<const Entry*> entries;
-    for (const Entry& entry : table.entries) entries.push_back(&entry);
+    std::vector<Entry> entries = table.entries;
     // Whole names come before the modules that they belong to.
-    const auto depth = [](const Entry* entry) {
-      return std::ranges::count(entry->key, '.');
-    };
-    std::ranges::stable_sort(entries, [&](const Entry* a, const Entry* b) {
-      return depth(a) > depth(b);
+    std::ranges::stable_sort(entries, std::greater(), [](const Entry& entry) {
+      return std::ranges::count(entry.key, '.');
     });
-    for (const Entry* entry : entries) {
+    for (Entry& entry : entries) {
       if (errors_.stopped()) return;
       // Multimodal models use this prefix for their text model, which has
       // another name in checkpoints.
       constexpr std::string_view kOfText = "model.language_model.";
-      if (table.outer.empty() && entry->key.starts_with(kOfText)) {
-        Entry inner = *entry;
-        inner.key.erase(0, kOfText.size());
-        add_entry(inner, kUsualTpModules.outer);
-        continue;
+      if (table.outer.empty() && entry.key.starts_with(kOfText)) {
+        entry.key.erase(0, kOfText.size());
+        add_entry(entry, kUsualTpModules.outer);
+      } else {
+        add_entry(entry, table.outer);
       }
-      add_entry(*entry, table.outer);
     }
   }
 
   void add_entry(const Entry& entry, std::string_view outer) {
     const TpStyle* style = find_tp_style(entry.style);
     if (style == nullptr) return report_style(entry);
-    if (is_version_given_ && !is_in(*style, *plan_.version)) {
+    if (is_version_given_ && !is_in(*style, *version_)) {
       return report_version(entry, *style);
     }
-    if (!can_be_folded_name(entry.key, plan_.folding())) {
+    if (!can_be_folded_name(entry.key, folding())) {
       return report_dead_key(entry);
     }
-    const bool is_bias = entry.key == "bias" || entry.key.ends_with(".bias");
+    const bool is_bias = last_word(entry.key) == "bias";
     if (!is_bias && style->bias != style->weight) {
       add_rule(entry, KeyPart::Bias, outer, style->bias, false, style->hook);
     }
@@ -586,7 +548,7 @@ class Reader {
   void report_version(const Entry& entry, const TpStyle& style) {
     errors_
         .malformed(entry.style_where,
-                   "transformers " + version_text(*plan_.version) +
+                   "transformers " + version_text(*version_) +
                        " has no style " + in_backticks(entry.style))
         .fact("versions that have it: " + std::string(style.versions))
         .help(
@@ -597,29 +559,23 @@ class Reader {
   }
 
   void report_style(const Entry& entry) {
-    std::vector<std::string> known = all_names(tp_styles());
-    auto report = errors_.malformed(
-        entry.style_where,
-        in_backticks(entry.style) + " is not a tensor-parallel style");
-    if (const auto near = nearest(entry.style, known)) {
-      report.help("did you mean `" + *near + "`?");
-    } else {
-      report.help(
-          "styles are `colwise`, `rowwise`, `grouped_gemm`, `replicate` and "
-          "others; docs/formats/hf-tp-plan.md lists all");
-    }
+    suggest(errors_.malformed(
+                entry.style_where,
+                in_backticks(entry.style) + " is not a tensor-parallel style"),
+            entry.style, all_names(tp_styles()),
+            "styles are `colwise`, `rowwise`, `grouped_gemm`, `replicate` and "
+            "others; docs/formats/hf-tp-plan.md lists all");
   }
 
   void report_dead_key(const Entry& entry) {
-    const bool every_run = plan_.folding() == DigitFolding::EveryRun;
     std::string sample = entry.key;
     std::ranges::replace(sample, '*', '0');
     auto report = errors_.diags().report(
         Code::UnusedRule, entry.where,
         in_backticks(entry.key) + " cannot match any parameter");
     report.fact(in_backticks(sample) + " is looked up as " +
-                in_backticks(fold_digits(sample, plan_.folding())));
-    if (!every_run) {
+                in_backticks(fold_digits(sample, folding())));
+    if (folding() == DigitFolding::WholeParts) {
       report.help(
           "since transformers 5.2, `*` matches a number between dots; of two "
           "consecutive numbers it matches only the first");
@@ -636,8 +592,12 @@ class Reader {
   const RuleReading& reading_;
   RuleSet& rules_;
   ErrorLimit errors_;
-  TpPlan plan_;
+  std::vector<Table> tables_;
+  // The version that an answer or the file states, if any, or that is assumed.
+  std::optional<TransformersVersion> version_;
   bool is_version_given_ = false;
+  bool is_late_ = false;  // 5.2 or later
+  TpPythonFile file_;
 };
 
 bool read(SourcePtr source, const RuleReading& reading, RuleSet& rules,

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/words.h"
 #include "io/hf_tp_plan/python_file.h"
 
 namespace shardplan {
@@ -67,15 +68,13 @@ constexpr std::array<TpStyle, 26> kStyles = {{
 std::span<const TpStyle> tp_styles() { return kStyles; }
 
 const TpStyle* find_tp_style(std::string_view name) {
-  const auto* const found = std::ranges::find(kStyles, name, &TpStyle::name);
-  return found == kStyles.end() ? nullptr : found;
+  return find_named(kStyles, name);
 }
 
 bool is_in(const TpStyle& style, TransformersVersion version) {
   std::string_view rest = style.versions;
   while (!rest.empty()) {
-    const std::string_view range = rest.substr(0, rest.find(' '));
-    rest.remove_prefix(std::min(range.size() + 1, rest.size()));
+    const std::string_view range = next_part(rest, ' ');
     const size_t dash = range.find('-');
     const auto first = parse_version(range.substr(0, dash));
     const auto last = parse_version(range.substr(dash + 1));
@@ -85,8 +84,9 @@ bool is_in(const TpStyle& style, TransformersVersion version) {
 }
 
 TransformersVersion in_all_since(const TpStyle& style) {
+  // A single range has no blank, and npos + 1 is 0.
   const std::string_view last =
-      style.versions.substr(style.versions.rfind(' ') + 1);  // npos + 1 is 0
+      style.versions.substr(style.versions.rfind(' ') + 1);
   return *parse_version(last.substr(0, last.find('-')));
 }
 

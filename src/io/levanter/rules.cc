@@ -48,14 +48,18 @@ constexpr std::array<std::string_view, 8> kKeys = {
     "fsdp_axis",      "model_axis_size",          "param_mapping",
     "shared_mapping", "compute_mapping"};
 
+void add_axis(std::string_view name, const AxisNames& axes, Span where,
+              RuleSet& rules) {
+  rules.logical_rules.push_back({std::string(name), axes, where, where});
+}
+
 // Maps one logical axis, or each axis of a list, to the same mesh axes.
 bool add_axes(const Node& node, const AxisNames& axes, RuleSet& rules,
               Diagnostics& diags) {
   if (node.is_null()) return true;
   if (!node.is_list()) {
     if (!require(node, NodeKind::String, "axis", diags)) return false;
-    rules.logical_rules.push_back(
-        {std::string(node.text()), axes, node.span(), node.span()});
+    add_axis(node.text(), axes, node.span(), rules);
     return true;
   }
   bool good = true;
@@ -65,16 +69,14 @@ bool add_axes(const Node& node, const AxisNames& axes, RuleSet& rules,
   return good;
 }
 
-void add_default(std::string_view name, const AxisNames& axes, Span where,
-                 RuleSet& rules) {
-  rules.logical_rules.push_back({std::string(name), axes, where, where});
+AxisRequest default_axis(std::string_view name, int64_t size, Span where) {
+  return {name, size, where, where, where};
 }
 
+// Reads the size of an axis, which is 1 by default.
 std::optional<AxisRequest> axis_of(const Node& trainer, std::string_view name,
-                                   std::string_view key, int64_t size,
-                                   Diagnostics& diags) {
-  AxisRequest axis{std::string(name), size, trainer.span(), trainer.span(),
-                   trainer.span()};
+                                   std::string_view key, Diagnostics& diags) {
+  AxisRequest axis = default_axis(name, 1, trainer.span());
   const auto given = trainer.find(key);
   if (!given) return axis;
   if (!require(*given, NodeKind::Integer, key, diags)) return std::nullopt;
@@ -89,24 +91,18 @@ std::optional<AxisRequest> axis_of(const Node& trainer, std::string_view name,
 
 bool read_mesh(const Node& trainer, RuleSet& rules, Diagnostics& diags) {
   const auto replica =
-      axis_of(trainer, "replica", "replica_ici_axis_size", 1, diags);
-  const auto model = axis_of(trainer, "model", "model_axis_size", 1, diags);
+      axis_of(trainer, "replica", "replica_ici_axis_size", diags);
+  const auto model = axis_of(trainer, "model", "model_axis_size", diags);
   const auto slices =
-      axis_of(trainer, "replica", "replica_dcn_axis_size", 1, diags);
+      axis_of(trainer, "replica", "replica_dcn_axis_size", diags);
   if (!replica || !model || !slices) return false;
   const Span where = trainer.span();
   rules.declared_axes = {"replica", "data", "model"};
-  rules.mesh = {*replica, {"data", -1, where, where, where}, *model};
-  rules.dcn_mesh = {*slices,
-                    {"data", 1, where, where, where},
-                    {"model", 1, where, where, where}};
+  rules.mesh = {*replica, default_axis("data", -1, where), *model};
+  rules.dcn_mesh = {*slices, default_axis("data", 1, where),
+                    default_axis("model", 1, where)};
   rules.mesh_where = where;
   return true;
-}
-
-bool has_axis(const std::vector<AxisRequest>& axes, std::string_view name) {
-  return std::ranges::any_of(
-      axes, [&](const AxisRequest& axis) { return axis.name == name; });
 }
 
 // Returns the default axes of a block, overridden by the axes that it lists by
@@ -121,16 +117,14 @@ std::optional<std::vector<AxisRequest>> sizes_of(
     if (!read) return std::nullopt;
     given = *std::move(read);
   }
-  const bool rest_is_taken = std::ranges::any_of(
-      given, [](const AxisRequest& axis) { return axis.size == -1; });
+  const bool rest_is_taken =
+      std::ranges::find(given, -1, &AxisRequest::size) != given.end();
   if (rest_is_taken) defaults.front().size = 1;
-  for (AxisRequest& axis : given) {
-    const auto known =
-        std::ranges::find(defaults, axis.name, &AxisRequest::name);
-    if (known != defaults.end()) {
-      *known = std::move(axis);
+  for (const AxisRequest& axis : given) {
+    if (AxisRequest* const known = find_named(defaults, axis.name)) {
+      *known = axis;
     } else {
-      defaults.push_back(std::move(axis));
+      defaults.push_back(axis);
     }
   }
   return defaults;
@@ -138,23 +132,20 @@ std::optional<std::vector<AxisRequest>> sizes_of(
 
 bool read_block_mesh(const Node& mesh, RuleSet& rules, Diagnostics& diags) {
   const Span where = mesh.span();
-  const auto axis = [&](const char* name, int64_t size) {
-    return AxisRequest{name, size, where, where, where};
-  };
-  const auto within =
-      sizes_of(mesh, "axes",
-               {axis("data", -1), axis("replica", 1), axis("model", 1)}, diags);
-  const auto across =
-      sizes_of(mesh, "dcn_axes", {axis("replica_dcn", -1)}, diags);
+  const auto within = sizes_of(
+      mesh, "axes",
+      {default_axis("data", -1, where), default_axis("replica", 1, where),
+       default_axis("model", 1, where)},
+      diags);
+  const auto across = sizes_of(mesh, "dcn_axes",
+                               {default_axis("replica_dcn", -1, where)}, diags);
   if (!within || !across) return false;
   rules.mesh = within;
   rules.mesh_where = where;
-  for (AxisRequest one : *within) {
-    one.size = 1;
-    rules.dcn_mesh.push_back(std::move(one));
-  }
+  rules.dcn_mesh = *within;
+  for (AxisRequest& one : rules.dcn_mesh) one.size = 1;
   for (AxisRequest one : *across) {
-    if (has_axis(*within, one.name)) {
+    if (find_named(*within, one.name) != nullptr) {
       diags.error(Code::InvalidMesh, one.where,
                   "axis `" + one.name + "` is in both `axes` and `dcn_axes`");
       return false;
@@ -174,15 +165,13 @@ bool read_mesh_block(const Node& mesh, RuleSet& rules, Diagnostics& diags) {
       !read_block_mesh(mesh, rules, diags)) {
     return false;
   }
-  add_default("mlp", {"model"}, mesh.span(), rules);
-  add_default("heads", {"model"}, mesh.span(), rules);
-  bool good = true;
-  if (const auto shared = mesh.find("shared_mapping")) {
-    good = read_axis_mapping(*shared, rules, diags);
-  }
+  add_axis("mlp", {"model"}, mesh.span(), rules);
+  add_axis("heads", {"model"}, mesh.span(), rules);
+  const auto shared = mesh.find("shared_mapping");
+  const bool good = !shared || read_axis_mapping(*shared, rules, diags);
   const auto parameters = mesh.find("param_mapping");
   if (!parameters) {
-    add_default("embed", {"data"}, mesh.span(), rules);
+    add_axis("embed", {"data"}, mesh.span(), rules);
     return good;
   }
   return read_axis_mapping(*parameters, rules, diags) && good;
@@ -201,11 +190,10 @@ bool read_trainer(const Node& trainer, RuleSet& rules, Diagnostics& diags) {
   };
   const auto axes = [&](std::string_view key, const AxisNames& on,
                         std::string_view otherwise) {
-    const auto node = trainer.find(key);
-    if (node) {
+    if (const auto node = trainer.find(key)) {
       good = add_axes(*node, on, rules, diags) && good;
     } else if (!otherwise.empty()) {
-      add_default(otherwise, on, trainer.span(), rules);
+      add_axis(otherwise, on, trainer.span(), rules);
     }
   };
   mapping("axis_resources");
@@ -259,22 +247,17 @@ bool reject_includes(const Node& trainer, Diagnostics& diags) {
 
 // A config without any of the keys has levanter's defaults.
 bool is_trainer_config(std::string_view head) {
-  const bool has_trainer =
-      head.starts_with("trainer:") || contains(head, "\ntrainer:");
-  constexpr std::array<std::string_view, 3> kTrainerKeys = {
-      "train_batch_size:", "num_train_steps:", "per_device_parallelism:"};
-  return has_trainer &&
-         std::ranges::any_of(kTrainerKeys, [&](std::string_view key) {
-           return contains(head, key);
-         });
+  return (head.starts_with("trainer:") || contains(head, "\ntrainer:")) &&
+         (contains(head, "train_batch_size:") ||
+          contains(head, "num_train_steps:") ||
+          contains(head, "per_device_parallelism:"));
 }
 
 bool recognize(std::string_view head) {
-  if (is_trainer_config(head)) return true;
-  if (contains(head, "trainer: !include")) return true;
-  return std::ranges::any_of(kKeys, [&](std::string_view key) {
-    return head.find(std::string(key) + ":") != std::string_view::npos;
-  });
+  return is_trainer_config(head) || contains(head, "trainer: !include") ||
+         std::ranges::any_of(kKeys, [&](std::string_view key) {
+           return contains(head, std::string(key) + ":");
+         });
 }
 
 bool read(SourcePtr source, const RuleReading& reading, RuleSet& rules,

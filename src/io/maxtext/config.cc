@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/maxtext/config.h"
 
-#include <array>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -19,17 +18,17 @@ constexpr size_t kMaxBases = 16;
 // MaxText's names for the dimensions of activations, by the semantic axes that
 // label a forward pass. Source: MaxText 0.2.5, the constraints of
 // layers/attentions.py, linears.py and decoders.py.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 10>
-    kActivationLabels = {{{"batch_axis", "activation_batch"},
-                          {"sequence_axis", "activation_length"},
-                          {"query_sequence_axis", "activation_length"},
-                          {"key_sequence_axis", "activation_kv_length"},
-                          {"head_axis", "activation_heads"},
-                          {"kv_head_axis", "activation_kv_heads"},
-                          {"hidden_state_axis", "activation_embed"},
-                          {"mlp_intermediate_axis", "activation_mlp"},
-                          {"vocab_axis", "activation_vocab"},
-                          {"expert_axis", "activation_exp"}}};
+constexpr std::pair<std::string_view, std::string_view> kActivationLabels[] = {
+    {"batch_axis", "activation_batch"},
+    {"sequence_axis", "activation_length"},
+    {"query_sequence_axis", "activation_length"},
+    {"key_sequence_axis", "activation_kv_length"},
+    {"head_axis", "activation_heads"},
+    {"kv_head_axis", "activation_kv_heads"},
+    {"hidden_state_axis", "activation_embed"},
+    {"mlp_intermediate_axis", "activation_mlp"},
+    {"vocab_axis", "activation_vocab"},
+    {"expert_axis", "activation_exp"}};
 
 bool is_file(const std::string& path, Host& files) {
   const auto info = files.file_info(path);
@@ -68,16 +67,19 @@ std::optional<std::string> find_config(const std::string& name,
   }
 }
 
-std::optional<Document> read_layer(const std::string& path, Host& files,
-                                   Diagnostics& diags) {
-  const SourcePtr source = read_source(path, kWholeFile, files, diags);
-  if (source == nullptr) return std::nullopt;
-  auto document = parse_document(source, diags);
+std::optional<Document> parse_layer(SourcePtr source, Diagnostics& diags) {
+  auto document = parse_document(std::move(source), diags);
   if (!document ||
       !require(document->root(), NodeKind::Map, "a MaxText config", diags)) {
     return std::nullopt;
   }
   return document;
+}
+
+std::optional<Document> read_layer(const std::string& path, Host& files,
+                                   Diagnostics& diags) {
+  const SourcePtr source = read_source(path, kWholeFile, files, diags);
+  return source == nullptr ? std::nullopt : parse_layer(source, diags);
 }
 
 // Returns the text of the key in the nearest layer; nullopt if empty or absent.
@@ -114,8 +116,8 @@ bool read_bases(MaxtextConfig& config, Host* files, Diagnostics& diags) {
 
 // Reads `models/llama2-7b.yml`, which may have rules of its own.
 bool read_model_config(MaxtextConfig& config, Host& files, Diagnostics& diags) {
-  const auto named = text_of(config, "model_name");
-  if (!named || named->text() == "default") return true;
+  const auto named = find_model_name(config);
+  if (!named) return true;
   std::string name(named->text());
   const size_t instruct = name.find("-Instruct");
   if (instruct != std::string::npos) name.erase(instruct, 9);
@@ -157,6 +159,16 @@ bool read_custom(MaxtextConfig& config, Host* files, Diagnostics& diags) {
   return false;
 }
 
+AxisRequest* find_axis(std::vector<AxisRequest>& axes, std::string_view name) {
+  for (AxisRequest& axis : axes) {
+    // Only the axis `stage` has a different name than its parallelism.
+    if (axis.name == name || (name == "pipeline" && axis.name == "stage")) {
+      return &axis;
+    }
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 bool begins_line(std::string_view head, std::string_view key) {
@@ -169,11 +181,8 @@ bool begins_line(std::string_view head, std::string_view key) {
 
 std::optional<MaxtextConfig> read_maxtext_config(SourcePtr source, Host* files,
                                                  Diagnostics& diags) {
-  auto document = parse_document(std::move(source), diags);
-  if (!document ||
-      !require(document->root(), NodeKind::Map, "a MaxText config", diags)) {
-    return std::nullopt;
-  }
+  auto document = parse_layer(std::move(source), diags);
+  if (!document) return std::nullopt;
   MaxtextConfig config;
   // Nodes point into their documents, so the documents must not move.
   config.layers.reserve(kMaxBases + 1);
@@ -204,14 +213,14 @@ std::optional<Node> find_inherited(const MaxtextConfig& config,
   return std::nullopt;
 }
 
-std::optional<Node> find_of_model(const MaxtextConfig& config,
-                                  std::string_view key) {
-  return config.model ? config.model->root().find(key) : std::nullopt;
+std::optional<Node> find_in(const std::optional<Document>& file,
+                            std::string_view key) {
+  return file ? file->root().find(key) : std::nullopt;
 }
 
-std::optional<Node> find_custom(const MaxtextConfig& config,
-                                std::string_view key) {
-  return config.custom ? config.custom->root().find(key) : std::nullopt;
+std::optional<Node> find_model_name(const MaxtextConfig& config) {
+  const auto node = text_of(config, "model_name");
+  return node && node->text() != "default" ? node : std::nullopt;
 }
 
 OverridesOther overridden_by(const MaxtextConfig& config) {
@@ -231,31 +240,15 @@ OverridesOther overridden_by(const MaxtextConfig& config) {
               file + "`"};
 }
 
-namespace {
-
-AxisRequest* find_axis(std::vector<AxisRequest>& axes, std::string_view name) {
-  for (AxisRequest& axis : axes) {
-    // Only the axis `stage` has a different name than its parallelism.
-    if (axis.name == name || (name == "pipeline" && axis.name == "stage")) {
-      return &axis;
-    }
-  }
-  return nullptr;
-}
-
-}  // namespace
-
-bool place_sizes(const std::vector<AxisSize>& sizes, RuleSet& rules,
-                 Diagnostics& diags) {
+bool place_sizes(RuleSet& rules, Diagnostics& diags) {
   for (std::vector<AxisRequest>* axes : {&*rules.mesh, &rules.dcn_mesh}) {
     for (AxisRequest& axis : *axes) axis.size = 1;
   }
-  if (sizes.empty()) {
-    AxisRequest* fsdp = find_axis(*rules.mesh, "fsdp");
-    if (fsdp != nullptr) fsdp->size = -1;
+  if (rules.sizes.empty()) {
+    if (auto* fsdp = find_axis(*rules.mesh, "fsdp")) fsdp->size = -1;
     return true;
   }
-  for (const AxisSize& given : sizes) {
+  for (const AxisSize& given : rules.sizes) {
     AxisRequest* axis = find_axis(
         given.over_slices ? rules.dcn_mesh : *rules.mesh, given.axis.name);
     if (axis != nullptr) {
@@ -278,17 +271,12 @@ bool place_sizes(const std::vector<AxisSize>& sizes, RuleSet& rules,
 void settle_activation_labels(RuleSet& rules) {
   const bool is_maxtext = rules.form != nullptr && rules.form->sizes_declared;
   if (rules.partition_axis || !is_maxtext) return;
-  const auto find_label = [&](std::string_view label) -> const LogicalRule* {
-    for (const LogicalRule& rule : rules.logical_rules) {
-      if (rule.name == label) return &rule;
-    }
-    return nullptr;
-  };
-  if (find_label(kActivationLabels.front().second) == nullptr) return;
+  const std::vector<LogicalRule>& placed = rules.logical_rules;
+  if (find_named(placed, kActivationLabels[0].second) == nullptr) return;
   PartitionAxis table = default_partition_axis();
   for (const auto& [field, label] : kActivationLabels) {
     AxisValue& value = table.at(*find_partition_field(field)).emplace();
-    const LogicalRule* const rule = find_label(label);
+    const LogicalRule* const rule = find_named(placed, label);
     if (rule != nullptr) value = {rule->axes, rule->axes.size() != 1};
   }
   Diagnostics none;

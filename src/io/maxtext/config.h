@@ -40,24 +40,24 @@ std::optional<MaxtextConfig> read_maxtext_config(SourcePtr source, Host* files,
                                                  Diagnostics& diags);
 std::vector<SourcePtr> sources_of(const MaxtextConfig& config);
 
-// These return the value of the key in the first layer that has it, in the
-// model's file, and in the custom mesh's file; nullopt if there is none.
+// Returns the value of the key in the first layer that has it.
 std::optional<Node> find_inherited(const MaxtextConfig& config,
                                    std::string_view key);
-std::optional<Node> find_of_model(const MaxtextConfig& config,
-                                  std::string_view key);
-std::optional<Node> find_custom(const MaxtextConfig& config,
-                                std::string_view key);
+// Returns the value of the key in the file, if both exist.
+std::optional<Node> find_in(const std::optional<Document>& file,
+                            std::string_view key);
+// Returns the `model_name`, if it names a model.
+std::optional<Node> find_model_name(const MaxtextConfig& config);
 
 // Returns the error for a config without mesh axes or rules that no other file
 // precedes.
 OverridesOther overridden_by(const MaxtextConfig& config);
 
-// Sets the sizes of the axes of `rules.mesh`; for each axis the last size wins.
-// If `sizes` is empty, MaxText's default applies: fsdp gets all remaining
-// devices. Reports SP007 for an axis that the mesh lacks.
-bool place_sizes(const std::vector<AxisSize>& sizes, RuleSet& rules,
-                 Diagnostics& diags);
+// Sets the sizes of the axes of `rules.mesh` from `rules.sizes`; for each axis
+// the last size wins. Without sizes, MaxText's default applies: fsdp gets all
+// remaining devices. Reports SP007 for an axis that the mesh lacks. REQUIRES:
+// there is a mesh.
+bool place_sizes(RuleSet& rules, Diagnostics& diags);
 // Drops a mesh if no file and no default gives its sizes. Called once all files
 // are read.
 void drop_unsized_mesh(RuleSet& rules);

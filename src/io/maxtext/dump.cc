@@ -152,44 +152,9 @@ class DumpReader {
   ErrorLimit errors_;
 };
 
-}  // namespace
-
-std::string key_path_name(std::string_view path) {
-  const std::string whole(path);
-  std::string name;
-  while (true) {
-    const bool attribute = path.starts_with('.');
-    const auto key = cut_key(path);
-    if (!key) return whole;
-    const bool boxed =
-        attribute && *key == "value" && path.empty() && !name.empty();
-    if (!boxed) name += (name.empty() ? "" : "/") + *key;
-    if (path.empty()) return name;
-    if (!path.starts_with('/')) return whole;
-    path.remove_prefix(1);
-  }
-}
-
-bool is_maxtext_dump(std::string_view head) {
-  const size_t first = head.find_first_not_of(" \t\r\n");
-  return first != std::string_view::npos && head[first] == '{' &&
-         contains(head, "\"partition_spec\"") && !contains(head, "\"dtype\"");
-}
-
-std::optional<MaxtextDump> read_maxtext_dump(const SourcePtr& file,
-                                             Diagnostics& diags) {
-  const auto document = parse_document(file, diags);
-  if (!document || !require(document->root(), NodeKind::Map, "dump", diags)) {
-    return std::nullopt;
-  }
-  return DumpReader(diags).read(document->root());
-}
-
 // The format `maxtext-dump`: names and shapes come from the given file, logical
 // axes from `logical_shardings.json`, and the mesh from `named_shardings.json`.
 // Whichever file is given, the other one in the same folder is read as well.
-
-namespace {
 
 std::vector<RecordedSharding> shardings_of(const MaxtextDump& dump) {
   std::vector<RecordedSharding> shardings;
@@ -204,11 +169,11 @@ std::vector<RecordedSharding> shardings_of(const MaxtextDump& dump) {
 std::optional<MaxtextDump> read_twin(const ManifestSource& source, bool named,
                                      Manifest& manifest, Host& host,
                                      Diagnostics& diags) {
-  const bool is_named = file_name_of(source.path) == kNamedShardings;
-  const bool is_logical = file_name_of(source.path) == kLogicalShardings;
-  if (named ? !is_named : !is_logical) return std::nullopt;
-  const std::string path = path_relative_to(
-      source.path, named ? kLogicalShardings : kNamedShardings, host);
+  std::string_view own = kNamedShardings;
+  std::string_view other = kLogicalShardings;
+  if (!named) std::swap(own, other);
+  if (file_name_of(source.path) != own) return std::nullopt;
+  const std::string path = path_relative_to(source.path, other, host);
   if (!host.file_info(path)) return std::nullopt;
   Diagnostics problems;
   const SourcePtr file = read_source(path, kWholeFile, host, problems);
@@ -262,96 +227,66 @@ bool names_mesh_axes(const MaxtextDump& logical,
   return any && all_in_mesh;
 }
 
-class ManifestMaker {
- public:
-  ManifestMaker(Manifest& manifest, Diagnostics& diags)
-      : manifest_(manifest), diags_(diags) {}
-
-  bool make(const MaxtextDump& dump, const MaxtextDump* axes_from) {
-    std::unordered_map<std::string_view, const DumpEntry*> axes_of;
-    if (axes_from != nullptr) {
-      for (const DumpEntry& entry : axes_from->entries) {
-        axes_of.emplace(entry.sharding.name, &entry);
-      }
+// Adds the arrays of `dump`, each with the logical axes of the array with its
+// name in `logical`, which may be null.
+bool add_arrays(const MaxtextDump& dump, const MaxtextDump* logical,
+                Manifest& manifest, Diagnostics& diags) {
+  std::unordered_map<std::string_view, const DumpEntry*> labelled;
+  if (logical != nullptr) {
+    for (const DumpEntry& entry : logical->entries) {
+      labelled.emplace(entry.sharding.name, &entry);
     }
-    const bool any =
-        std::ranges::any_of(dump.entries, [](const DumpEntry& entry) {
-          return state_part(entry.sharding.name) == StatePart::Parameter;
-        });
-    for (const DumpEntry& entry : dump.entries) {
-      const StatePart part = state_part(entry.sharding.name);
-      if (any && part == StatePart::Optimizer) {
-        ++left_out_;
-        continue;
-      }
-      const auto twin = axes_of.find(entry.sharding.name);
-      if (!add(entry, any && part == StatePart::Counter,
-               twin == axes_of.end() ? nullptr : twin->second)) {
-        return false;
-      }
-    }
-    report();
-    return true;
   }
-
- private:
-  bool add(const DumpEntry& entry, bool buffer, const DumpEntry* axes) {
+  const auto part_of = [](const DumpEntry& entry) {
+    return state_part(entry.sharding.name);
+  };
+  const bool any_parameter =
+      std::ranges::count(dump.entries, StatePart::Parameter, part_of) > 0;
+  std::vector<std::string> differing;
+  int64_t left_out = 0;
+  for (const DumpEntry& entry : dump.entries) {
+    const std::string& name = entry.sharding.name;
     const Span where = entry.sharding.where;
+    const StatePart part =
+        any_parameter ? part_of(entry) : StatePart::Parameter;
+    if (part == StatePart::Optimizer) {
+      ++left_out;
+      continue;
+    }
     if (!entry.shape) {
-      diags_.error(Code::MissingFacts, where,
-                   "the dump does not give the shape of " +
-                       in_backticks(entry.sharding.name));
+      diags.error(Code::MissingFacts, where,
+                  "the dump does not give the shape of " + in_backticks(name));
       return false;
     }
-    const size_t index = manifest_.size();
-    if (!manifest_.add(entry.sharding.name, {DType::F32, *entry.shape}, where,
-                       buffer)) {
-      diags_.error(Code::MalformedDocument, where,
-                   "with this array the dump exceeds 2^63 bytes");
+    const size_t index = manifest.size();
+    const bool buffer = part == StatePart::Counter;
+    if (!manifest.add(name, {DType::F32, *entry.shape}, where, buffer)) {
+      diags.error(Code::MalformedDocument, where,
+                  "with this array the dump exceeds 2^63 bytes");
       return false;
     }
-    if (!buffer && first_.file == nullptr) first_ = where;
-    if (axes == nullptr || buffer) return true;
-    if (axes->shape == entry.shape) {
-      manifest_.set_axes(index, labels_of(*axes));
+    const auto axes = labelled.find(name);
+    if (buffer || axes == labelled.end()) continue;
+    if (axes->second->shape == entry.shape) {
+      manifest.set_axes(index, labels_of(*axes->second));
     } else {
-      differing_.push_back(entry.sharding.name);
-    }
-    return true;
-  }
-
-  void report() {
-    if (!differing_.empty()) {
-      diags_
-          .report(
-              Code::InconsistentCheckpoint, Severity::Warning, {},
-              "the two dumps differ in the shape of " + some_names(differing_))
-          .fact("their logical axes are ignored")
-          .parameters(differing_);
-    }
-    if (manifest_.size() > 0) {
-      diags_
-          .report(
-              Code::MissingFacts, Severity::Warning, first_,
-              "a sharding dump has no dtypes: f32 is assumed for all arrays")
-          .fact("all byte counts depend on this: bf16 would halve them")
-          .help(
-              "f32 is MaxText's default for weights; give a native manifest "
-              "for other dtypes");
-    }
-    if (left_out_ > 0) {
-      manifest_.remarks.push_back(
-          plural(left_out_, "array") +
-          " of optimizer state left out: `--optimizer` computes it");
+      differing.push_back(name);
     }
   }
-
-  Manifest& manifest_;
-  Diagnostics& diags_;
-  Span first_;
-  std::vector<std::string> differing_;
-  int64_t left_out_ = 0;
-};
+  if (!differing.empty()) {
+    diags
+        .report(Code::InconsistentCheckpoint, Severity::Warning, {},
+                "the two dumps differ in the shape of " + some_names(differing))
+        .fact("their logical axes are ignored")
+        .parameters(differing);
+  }
+  if (left_out > 0) {
+    manifest.remarks.push_back(
+        plural(left_out, "array") +
+        " of optimizer state left out: `--optimizer` computes it");
+  }
+  return true;
+}
 
 std::optional<Manifest> read_dump(const ManifestSource& source, Host& host,
                                   Diagnostics& diags) {
@@ -362,10 +297,9 @@ std::optional<Manifest> read_dump(const ManifestSource& source, Host& host,
   const auto twin = source.path == "-" ? std::nullopt
                                        : read_twin(source, given->named,
                                                    manifest, host, diags);
-  const MaxtextDump* named = given->named ? &*given : twin ? &*twin : nullptr;
-  const MaxtextDump* logical = !given->named ? &*given
-                               : twin        ? &*twin
-                                             : nullptr;
+  const MaxtextDump* const other = twin ? &*twin : nullptr;
+  const MaxtextDump* const named = given->named ? &*given : other;
+  const MaxtextDump* logical = given->named ? other : &*given;
   if (named != nullptr) {
     manifest.mesh = common_mesh(shardings_of(*named), diags).axes;
   }
@@ -375,23 +309,21 @@ std::optional<Manifest> read_dump(const ManifestSource& source, Host& host,
         "` has mesh axes instead of logical axes: these are ignored");
     logical = nullptr;
   }
-  if (!ManifestMaker(manifest, diags).make(*given, logical)) {
-    return std::nullopt;
+  if (!add_arrays(*given, logical, manifest, diags)) return std::nullopt;
+  if (manifest.size() > 0) {
+    diags
+        .report(Code::MissingFacts, Severity::Warning, manifest.where(0),
+                "a sharding dump has no dtypes: f32 is assumed for all arrays")
+        .fact("all byte counts depend on this: bf16 would halve them")
+        .help(
+            "f32 is MaxText's default for weights; give a native manifest for "
+            "other dtypes");
   }
   return manifest;
 }
 
-}  // namespace
-
-const ManifestFormat kMaxtextDump = {
-    "maxtext-dump", "MaxText's sharding dumps: names, shapes, axes and mesh",
-    is_maxtext_dump, read_dump};
-
 // The rules of MaxText's `named_shardings.json`: for each array, a rule for
 // exactly its name, with the recorded spec.
-
-namespace {
-
 bool read_recorded_rules(SourcePtr source, const RuleReading&, RuleSet& rules,
                          Diagnostics& diags) {
   const auto dump = read_maxtext_dump(source, diags);
@@ -405,10 +337,7 @@ bool read_recorded_rules(SourcePtr source, const RuleReading&, RuleSet& rules,
             "with `logical_axis_rules` as rules");
     return false;
   }
-  std::vector<RecordedSharding> shardings;
-  for (const DumpEntry& entry : dump->entries) {
-    shardings.push_back(entry.sharding);
-  }
+  const std::vector<RecordedSharding> shardings = shardings_of(*dump);
   RecordedMesh mesh = common_mesh(shardings, diags);
   if (!mesh.axes.empty()) {
     rules.mesh = std::move(mesh.axes);
@@ -421,6 +350,41 @@ bool read_recorded_rules(SourcePtr source, const RuleReading&, RuleSet& rules,
 }
 
 }  // namespace
+
+std::string key_path_name(std::string_view path) {
+  const std::string whole(path);
+  std::string name;
+  while (true) {
+    const bool attribute = path.starts_with('.');
+    const auto key = cut_key(path);
+    if (!key) return whole;
+    const bool boxed =
+        attribute && *key == "value" && path.empty() && !name.empty();
+    if (!boxed) name += (name.empty() ? "" : "/") + *key;
+    if (path.empty()) return name;
+    if (!path.starts_with('/')) return whole;
+    path.remove_prefix(1);
+  }
+}
+
+bool is_maxtext_dump(std::string_view head) {
+  const size_t first = head.find_first_not_of(" \t\r\n");
+  return first != std::string_view::npos && head[first] == '{' &&
+         contains(head, "\"partition_spec\"") && !contains(head, "\"dtype\"");
+}
+
+std::optional<MaxtextDump> read_maxtext_dump(const SourcePtr& file,
+                                             Diagnostics& diags) {
+  const auto document = parse_document(file, diags);
+  if (!document || !require(document->root(), NodeKind::Map, "dump", diags)) {
+    return std::nullopt;
+  }
+  return DumpReader(diags).read(document->root());
+}
+
+const ManifestFormat kMaxtextDump = {
+    "maxtext-dump", "MaxText's sharding dumps: names, shapes, axes and mesh",
+    is_maxtext_dump, read_dump};
 
 const RuleDialect kMaxtextDumpRules = {
     "maxtext-dump", "the shardings in MaxText's `named_shardings.json`",

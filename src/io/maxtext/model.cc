@@ -37,7 +37,7 @@ namespace {
 
 // The values of base.yml (MaxText 0.2.5), for keys that a file does not have.
 struct DefaultValue {
-  std::string_view key;
+  std::string_view name;
   int64_t value;
 };
 constexpr DefaultValue kDefaults[] = {
@@ -75,13 +75,6 @@ constexpr DefaultValue kDefaults[] = {
     {"o_lora_rank", 0},
     {"sliding_window_size", 0},
 };
-
-int64_t default_of(std::string_view key) {
-  for (const DefaultValue& each : kDefaults) {
-    if (each.key == key) return each.value;
-  }
-  return -1;
-}
 
 // A key that changes MaxText's arrays, except when its value is one of `plain`,
 // which have the same effect as leaving the key out.
@@ -141,8 +134,8 @@ constexpr Structural kStructural[] = {
 
 // A key of the config.json, and the MaxText key with the same value.
 struct Renamed {
-  const char* to;
-  const char* from;
+  std::string_view name;
+  std::string_view from;
 };
 constexpr Renamed kEvery[] = {
     {"hidden_size", "base_emb_dim"},
@@ -220,13 +213,13 @@ struct DecoderBlock {
   // Selects one of several blocks with the same name: a key that must be on
   // (or, for `num_experts`, above 1); "" for the last of them.
   std::string_view where;
-  const char* model_type;
-  const char* class_name;
-  std::span<const Renamed> keys;
+  std::string_view model_type;
+  std::string_view class_name;
+  std::span<const Renamed> keys = {};
   // Structural keys that `keys` or the class handle, whatever their value.
-  std::span<const std::string_view> reads;
+  std::span<const std::string_view> reads = {};
   // Structural keys that are always on in the class, so they may be on here.
-  std::span<const std::string_view> has;
+  std::span<const std::string_view> has = {};
   int layers = 1;  // layers of the class per counted layer
 };
 constexpr std::string_view kExperts[] = {"num_experts"};
@@ -242,10 +235,11 @@ constexpr std::string_view kLlama4Reads[] = {"num_experts", "shared_experts",
                                              "use_qk_norm",
                                              "interleave_moe_layer_step"};
 constexpr std::string_view kDeepseekReads[] = {"num_experts", "shared_experts",
-                                               "first_num_dense_layers"};
-constexpr std::string_view kDeepseek4Reads[] = {"num_experts", "shared_experts",
-                                                "first_num_hash_layers",
-                                                "mhc_expansion_rate"};
+                                               "first_num_dense_layers",
+                                               "attention_type"};
+constexpr std::string_view kDeepseek4Reads[] = {
+    "num_experts", "shared_experts", "first_num_hash_layers",
+    "mhc_expansion_rate", "attention_type"};
 constexpr std::string_view kGemma4Reads[] = {
     "num_experts",         "shared_experts",     "share_kv_projections",
     "global_num_kv_heads", "use_post_attn_norm", "use_post_ffw_norm",
@@ -253,66 +247,34 @@ constexpr std::string_view kGemma4Reads[] = {
 constexpr std::string_view kRoutedBias[] = {"routed_bias"};
 constexpr std::string_view kIndexer[] = {"use_indexer", "routed_bias"};
 constexpr DecoderBlock kBlocks[] = {
-    {"llama2", "", "llama", "LlamaForCausalLM", {}, {}, {}},
-    {"mistral", "", "mistral", "MistralForCausalLM", {}, {}, {}},
-    {"mixtral", "", "mixtral", "MixtralForCausalLM", kMixtral, kExperts, {}},
-    {"gemma", "", "gemma", "GemmaForCausalLM", {}, {}, {}},
+    {"llama2", "", "llama", "LlamaForCausalLM"},
+    {"mistral", "", "mistral", "MistralForCausalLM"},
+    {"mixtral", "", "mixtral", "MixtralForCausalLM", kMixtral, kExperts},
+    {"gemma", "", "gemma", "GemmaForCausalLM"},
     {"gemma2", "", "gemma2", "Gemma2ForCausalLM", kGemma, {}, kSandwich, 2},
     {"gemma3", "", "gemma3_text", "Gemma3ForCausalLM", kGemma, {}, kSandwich},
-    {"gemma4",
-     "num_experts",
-     "gemma4_text",
-     "Gemma4ForCausalLM",
-     kGemma4Moe,
-     kGemma4Reads,
-     {}},
-    {"gemma4",
-     "",
-     "gemma4_text",
-     "Gemma4ForCausalLM",
-     kGemma4,
-     kGemma4Reads,
-     {}},
+    {"gemma4", "num_experts", "gemma4_text", "Gemma4ForCausalLM", kGemma4Moe,
+     kGemma4Reads},
+    {"gemma4", "", "gemma4_text", "Gemma4ForCausalLM", kGemma4, kGemma4Reads},
     {"qwen2", "", "qwen2", "Qwen2ForCausalLM", {}, {}, kBias},
     {"qwen3", "", "qwen3", "Qwen3ForCausalLM", {}, {}, kQkNorm},
     {"qwen3_moe", "", "qwen3_moe", "Qwen3MoeForCausalLM", kQwenMoe, kExperts,
      kQkNorm},
-    {"qwen3_next",
-     "",
-     "qwen3_next",
-     "Qwen3NextForCausalLM",
-     kQwenNext,
-     kAnyQkNorm,
-     {}},
-    {"qwen3_5",
-     "num_experts",
-     "qwen3_5_moe_text",
-     "Qwen3_5MoeForCausalLM",
-     kQwenNext,
-     kAnyQkNorm,
-     {}},
+    {"qwen3_next", "", "qwen3_next", "Qwen3NextForCausalLM", kQwenNext,
+     kAnyQkNorm},
+    {"qwen3_5", "num_experts", "qwen3_5_moe_text", "Qwen3_5MoeForCausalLM",
+     kQwenNext, kAnyQkNorm},
     {"deepseek", "use_indexer", "deepseek_v32", "DeepseekV32ForCausalLM",
      kDeepseek, kDeepseekReads, kIndexer},
     {"deepseek", "routed_bias", "deepseek_v3", "DeepseekV3ForCausalLM",
      kDeepseek, kDeepseekReads, kRoutedBias},
-    {"deepseek",
-     "",
-     "deepseek_v2",
-     "DeepseekV2ForCausalLM",
-     kDeepseek,
-     kDeepseekReads,
-     {}},
+    {"deepseek", "", "deepseek_v2", "DeepseekV2ForCausalLM", kDeepseek,
+     kDeepseekReads},
     {"deepseek4", "", "deepseek_v4", "DeepseekV4ForCausalLM", kDeepseek4,
      kDeepseek4Reads, kIndexer},
     {"gpt_oss", "", "gpt_oss", "GptOssForCausalLM", kGptOss, kExperts,
      kGptOssHas},
-    {"llama4",
-     "",
-     "llama4_text",
-     "Llama4ForCausalLM",
-     kLlama4,
-     kLlama4Reads,
-     {}},
+    {"llama4", "", "llama4_text", "Llama4ForCausalLM", kLlama4, kLlama4Reads},
     {"olmo3", "", "olmo3", "Olmo3ForCausalLM", kGemma, {}, kQkNorm},
 };
 
@@ -343,16 +305,15 @@ class ConfigWriter {
     const DecoderBlock* const block = find_block();
     if (block == nullptr || !check_structure(*block)) return std::nullopt;
     text_ = "{\"model_type\": \"" + std::string(block->model_type) +
-            "\", \"architectures\": [\"" + block->class_name + "\"]";
+            "\", \"architectures\": [\"" + std::string(block->class_name) +
+            "\"]";
     for (const Renamed& key : kEvery) add_size(key);
     const int64_t layers = size("base_num_decoder_layers");
     if (layers > 0 && layers <= INT32_MAX) {
       add("num_hidden_layers", std::to_string(layers * block->layers));
     }
-    const bool latent = block->name == "deepseek";
-    if (!latent) add_size({"head_dim", "head_dim"});
-    if (block->keys.data() != kMixtral && block->keys.data() != kGptOss &&
-        block->keys.data() != kLlama4) {
+    if (block->name != "deepseek") add_size({"head_dim", "head_dim"});
+    if (find_named(block->keys, "intermediate_size") == nullptr) {
       add_size({"intermediate_size", "base_mlp_dim"});
     }
     for (const Renamed& key : block->keys) add_size(key);
@@ -371,7 +332,7 @@ class ConfigWriter {
   std::optional<Node> find(std::string_view key) const {
     const auto first = config_.layers.front().root().find(key);
     if (first && overrides_model(config_)) return first;
-    if (const auto own = find_of_model(config_, key)) return own;
+    if (const auto own = find_in(config_.model, key)) return own;
     return find_inherited(config_, key);
   }
 
@@ -384,8 +345,8 @@ class ConfigWriter {
   int64_t size(std::string_view key) {
     const auto node = find(key);
     if (!node) {
-      const int64_t value = default_of(key);
-      if (value >= 0) return value;
+      const auto* const value = find_named(kDefaults, key);
+      if (value != nullptr) return value->value;
       good_ = false;
       diags_.error(Code::UnsupportedConfig, root(),
                    "this MaxText config has no " + in_backticks(key));
@@ -404,7 +365,7 @@ class ConfigWriter {
     text_ += ",\n \"" + std::string(key) + "\": " + value;
   }
   void add_size(const Renamed& key) {
-    add(key.to, std::to_string(size(key.from)));
+    add(key.name, std::to_string(size(key.from)));
   }
 
   void add_number(const Renamed& key) {
@@ -419,7 +380,7 @@ class ConfigWriter {
     std::array<char, 32> digits{};
     const auto end =
         std::to_chars(digits.data(), digits.data() + digits.size(), *number);
-    add(key.to, std::string(digits.data(), end.ptr));
+    add(key.name, std::string(digits.data(), end.ptr));
   }
 
   // Adds keys that the class needs and MaxText's config does not have.
@@ -471,16 +432,13 @@ class ConfigWriter {
         return &block;
       }
     }
-    std::vector<std::string> known;
-    for (const DecoderBlock& block : kBlocks) {
-      if (known.empty() || known.back() != block.name) {
-        known.emplace_back(block.name);
-      }
-    }
-    auto report = diags_.error(
-        Code::UnsupportedConfig, named ? named->span() : root(),
-        "MaxText's decoder block " + in_backticks(name) + " is not supported");
-    report.fact("supported: " + quoted_names(known))
+    std::vector<std::string> known = all_names(kBlocks);
+    known.erase(std::unique(known.begin(), known.end()), known.end());
+    diags_
+        .error(Code::UnsupportedConfig, named ? named->span() : root(),
+               "MaxText's decoder block " + in_backticks(name) +
+                   " is not supported")
+        .fact("supported: " + quoted_names(known))
         .help(std::string(kUseDump));
     return nullptr;
   }
@@ -489,10 +447,6 @@ class ConfigWriter {
     for (const Structural& each : kStructural) {
       const auto node = find(each.key);
       if (!node || contains(block.reads, each.key)) continue;
-      if (each.key == "attention_type" &&
-          (block.name == "deepseek" || block.name == "deepseek4")) {
-        continue;
-      }
       // The text of a list is empty, which would look like a plain value.
       const bool plain =
           node->is_null() ||
@@ -528,16 +482,14 @@ bool recognize_model(std::string_view head) {
       "decoder_block:", "base_emb_dim:", "base_mlp_dim:",
       "base_num_decoder_layers:"};
   const auto has = [&](std::string_view key) { return begins_line(head, key); };
-  return std::any_of(std::begin(kSizes), std::end(kSizes), has) ||
+  return std::ranges::any_of(kSizes, has) ||
          (has("model_name:") && has("base_config:"));
 }
 
 // A run's file may not contradict the model's file unless it overrides it.
 bool check_agreement(const MaxtextConfig& config, Diagnostics& diags) {
-  const Node own = config.layers.front().root();
-  const auto named = find_inherited(config, "model_name");
-  if (named && named->is_string() && !named->text().empty() &&
-      named->text() != "default" && !config.model) {
+  const auto named = find_model_name(config);
+  if (named && !config.model) {
     diags
         .error(Code::UnreadableFile, named->span(),
                "`models/" + std::string(named->text()) +
@@ -556,8 +508,9 @@ bool check_agreement(const MaxtextConfig& config, Diagnostics& diags) {
         .help("put the file next to this one");
   }
   if (!config.model || overrides_model(config)) return true;
+  const Node own = config.layers.front().root();
   for (size_t i = 0; i < own.size(); ++i) {
-    const auto of_model = find_of_model(config, own.key(i));
+    const auto of_model = find_in(config.model, own.key(i));
     if (!of_model || of_model->text() == own.item(i).text() ||
         of_model->is_string() != own.item(i).is_string()) {
       continue;

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "io/dialects.h"
 #include "io/export.h"
 #include "io/maxtext/config.h"
@@ -101,7 +102,7 @@ bool read_logical(const MaxtextConfig& config, RuleSet& rules,
   if (const auto inherited = find_inherited(config, "logical_axis_rules")) {
     good = read_logical_rules(*inherited, rules, diags);
   }
-  if (const auto model = find_of_model(config, "logical_axis_rules")) {
+  if (const auto model = find_in(config.model, "logical_axis_rules")) {
     const auto merge = merge_of(config.model->root(), diags);
     RuleSet more;
     good = read_logical_rules(*model, more, diags) && merge && good;
@@ -110,7 +111,7 @@ bool read_logical(const MaxtextConfig& config, RuleSet& rules,
                           rules.logical_rules);
     }
   }
-  if (const auto custom = find_custom(config, "logical_axis_rules")) {
+  if (const auto custom = find_in(config.custom, "logical_axis_rules")) {
     rules.logical_rules.clear();
     good = read_logical_rules(*custom, rules, diags) && good;
   }
@@ -120,8 +121,8 @@ bool read_logical(const MaxtextConfig& config, RuleSet& rules,
 bool read_config(const MaxtextConfig& config, RuleSet& rules,
                  Diagnostics& diags) {
   const Node root = config.layers.front().root();
-  auto axes = find_custom(config, "mesh_axes");
-  if (!axes) axes = find_of_model(config, "mesh_axes");
+  auto axes = find_in(config.custom, "mesh_axes");
+  if (!axes) axes = find_in(config.model, "mesh_axes");
   if (!axes) axes = find_inherited(config, "mesh_axes");
   bool good = read_logical(config, rules, diags);
   const auto merge = merge_of(root, diags);
@@ -142,7 +143,7 @@ bool read_config(const MaxtextConfig& config, RuleSet& rules,
   if (partial || lacks_base) rules.overrides = overridden_by(config);
   if (!axes) return good;
   good = read_mesh_axes(*axes, rules, diags) && good;
-  return good && place_sizes(rules.sizes, rules, diags);
+  return good && place_sizes(rules, diags);
 }
 
 // Every config, even one that overrides another, has some of these keys.
@@ -176,29 +177,15 @@ constexpr RuleForm kMaxTextForm = {
     "maxtext",
     true};
 
-}  // namespace
-
-const RuleDialect kMaxText = {
-    "maxtext",
-    "MaxText's configs: mesh axes, logical axis rules, ici_ and dcn_",
-    recognize, read_maxtext_rules, &kMaxTextForm};
-
 // The export target `maxtext`: the part of a MaxText config that determines how
 // a model is sharded. It has the mesh axes, the logical axis rules, and how
 // much of each axis is within a slice (ici) and across slices (dcn). MaxText
 // itself defines the parameters and their axes.
 
-namespace {
-
 constexpr std::string_view kName = "maxtext";
 
-std::string list_text(const AxisNames& names) {
-  std::string text = "[";
-  for (const AxisName& name : names) {
-    if (text.size() > 1) text += ", ";
-    text += yaml_word(name);
-  }
-  return text + "]";
+std::string yaml_list(const AxisNames& names) {
+  return "[" + joined_of(names, ", ", yaml_word) + "]";
 }
 
 // MaxText shards a dimension over the longest prefix of its axes that divides
@@ -270,17 +257,22 @@ std::optional<std::string> write(const ExportInput& input, Diagnostics& diags) {
   }
   std::string text =
       comment_text(header_lines(input, "Logical axis rules, as given", kName)) +
-      "mesh_axes: " + list_text(axes) + "\nlogical_axis_rules:\n";
+      "mesh_axes: " + yaml_list(axes) + "\nlogical_axis_rules:\n";
   for (const LogicalRule& rule : rules->logical_rules) {
     text += "  - [" + yaml_word(*rule.name) + ", " +
             (rule.axes.size() == 1 ? yaml_word(rule.axes.front())
-                                   : list_text(rule.axes)) +
+                                   : yaml_list(rule.axes)) +
             "]\n";
   }
   return text + sizes + slices;
 }
 
 }  // namespace
+
+const RuleDialect kMaxText = {
+    "maxtext",
+    "MaxText's configs: mesh axes, logical axis rules, ici_ and dcn_",
+    recognize, read_maxtext_rules, &kMaxTextForm};
 
 const ExportTarget kMaxTextTarget = {
     kName, "mesh, parallelism and logical axis rules of a MaxText config",

@@ -11,13 +11,8 @@
 #include "io/export.h"
 
 #include <algorithm>
-#include <array>
+#include <compare>
 #include <map>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
 #include "base/text.h"
 #include "base/words.h"
@@ -36,14 +31,12 @@ enum class Role : uint8_t { Pipeline, Data, Expert, Context, Tensor };
 // An axis of any other name counts as tensor parallelism, which the parameters
 // must then confirm.
 Role role_of_axis(std::string_view axis) {
-  constexpr std::array<std::string_view, 4> kExpert = {"ep", "exp", "expert",
-                                                       "experts"};
-  constexpr std::array<std::string_view, 6> kContext = {
-      "cp", "context", "context_parallel", "sp", "seq", "sequence"};
   if (is_pipeline_axis(axis)) return Role::Pipeline;
   if (is_gathered_axis(axis) || is_data_axis(axis)) return Role::Data;
-  if (contains(kExpert, axis)) return Role::Expert;
-  return contains(kContext, axis) ? Role::Context : Role::Tensor;
+  if (has_word("ep exp expert experts", axis)) return Role::Expert;
+  return has_word("cp context context_parallel sp seq sequence", axis)
+             ? Role::Context
+             : Role::Tensor;
 }
 
 // The axes of a mesh or view by their role in Megatron. An axis without a name
@@ -85,16 +78,17 @@ std::string order_problem(const Mesh& mesh, Ranks& ranks) {
 
 std::optional<Ranks> read_ranks(const Mesh& mesh, const std::string& view,
                                 Role outer, Diagnostics& diags) {
+  const auto role_of = [&](const Axis& axis) {
+    const Role role = role_of_axis(axis.name);
+    const bool is_outer = role == Role::Expert || role == Role::Context;
+    return is_outer && role != outer ? Role::Data : role;
+  };
   Ranks ranks{view, {}, {}, {}};
-  std::vector<std::pair<Role, Axis>> axes;
+  std::vector<Axis> axes = mesh.axes_of(view);
+  std::erase_if(axes, [](const Axis& axis) { return axis.size == 1; });
   std::string problem;
-  for (const Axis& axis : mesh.axes_of(view)) {
-    if (axis.size == 1) continue;
-    Role role = role_of_axis(axis.name);
-    if ((role == Role::Expert || role == Role::Context) && role != outer) {
-      role = Role::Data;
-    }
-    axes.emplace_back(role, axis);
+  for (const Axis& axis : axes) {
+    const Role role = role_of(axis);
     if (role == Role::Data) continue;
     Axis& place = role == Role::Pipeline ? ranks.stages
                   : role == Role::Tensor ? ranks.tensor
@@ -107,11 +101,7 @@ std::optional<Ranks> read_ranks(const Mesh& mesh, const std::string& view,
   }
   if (problem.empty()) problem = order_problem(mesh, ranks);
   if (problem.empty()) return ranks;
-  std::ranges::stable_sort(axes, {}, &std::pair<Role, Axis>::first);
-  const std::string ordered =
-      joined_of(axes, ",", [](const std::pair<Role, Axis>& axis) {
-        return axis.second.name + "=" + std::to_string(axis.second.size);
-      });
+  std::ranges::stable_sort(axes, {}, role_of);
   diags
       .error(Code::Inexpressible, {},
              "`megatron` cannot order ranks like " +
@@ -119,37 +109,34 @@ std::optional<Ranks> read_ranks(const Mesh& mesh, const std::string& view,
                  axes_text(mesh.axes_of(view)))
       .fact(problem)
       .help("write one axis for each degree in Megatron's order, `" +
-            (view.empty() ? "--mesh " : "--view " + view + ":") + ordered +
-            "`");
+            (view.empty() ? "--mesh " : "--view " + view + ":") +
+            axes_text(axes) + "`");
   return std::nullopt;
 }
 
 // Labels of dimensions that tensor parallelism shards, and of those never
 // sharded.
-constexpr std::array<std::string_view, 6> kCut = {
-    "vocab", kHeadsLabel, kKvHeadsLabel, "mlp", "expert_mlp", "shared_mlp"};
-constexpr std::array<std::string_view, 11> kWhole = {
-    "",        "hidden",   "norm",          "router",    "vector",     "q_rank",
-    "kv_rank", "head_dim", "packed_inputs", "positions", "token_types"};
+constexpr std::string_view kCut[] = {"vocab", kHeadsLabel,  kKvHeadsLabel,
+                                     "mlp",   "expert_mlp", "shared_mlp"};
+constexpr std::string_view kWhole =
+    "hidden norm router vector q_rank kv_rank head_dim packed_inputs positions "
+    "token_types";
 // Parts of packed tensors that Megatron shards separately: each rank has a
 // share of each part.
-constexpr std::array<std::string_view, 5> kParts = {"q", "k", "v", "gate",
-                                                    "up"};
+constexpr std::string_view kParts = "q k v gate up";
 
 bool is_packed(const DimKind& dim) { return dim.axis == "packed"; }
 
 bool is_cut_by_tensor(const DimKind& dim) {
-  return is_packed(dim)
-             ? std::ranges::all_of(dim.parts,
-                                   [](const DimPart& part) {
-                                     return contains(kParts, part.name);
-                                   })
-             : contains(kCut, dim.axis);
+  if (!is_packed(dim)) return contains(kCut, dim.axis);
+  return std::ranges::all_of(dim.parts, [](const DimPart& part) {
+    return has_word(kParts, part.name);
+  });
 }
 
 bool is_never_cut(const DimKind& dim) {
-  return is_packed(dim) ? dim.parts.front().label.ends_with("_rank")
-                        : contains(kWhole, dim.axis);
+  if (is_packed(dim)) return dim.parts.front().label.ends_with("_rank");
+  return dim.axis.empty() || has_word(kWhole, dim.axis);
 }
 
 bool counts_experts(const DimKind& dim) { return dim.axis == kExpertsLabel; }
@@ -158,6 +145,8 @@ bool counts_experts(const DimKind& dim) { return dim.axis == kExpertsLabel; }
 struct Problem {
   std::string why;
   std::string help;
+
+  auto operator<=>(const Problem&) const = default;
 };
 
 class Reading {
@@ -185,19 +174,15 @@ class Reading {
   // Returns false, with the reasons reported, if Megatron places parameters
   // differently.
   bool agrees(Diagnostics& diags) {
-    std::map<std::string, std::pair<std::string, std::vector<size_t>>> found;
+    std::map<Problem, std::vector<size_t>> found;
     for (size_t i = 0; i < input_.manifest.size(); ++i) {
       const Problem problem = problem_of(i);
-      if (problem.why.empty()) continue;
-      auto& [help, parameters] = found[problem.why];
-      help = problem.help;
-      parameters.push_back(i);
+      if (!problem.why.empty()) found[problem].push_back(i);
     }
-    for (const auto& [why, reported] : found) {
-      const auto& [help, parameters] = reported;
+    for (const auto& [problem, parameters] : found) {
       report_inexpressible(input_, parameters,
-                           "`megatron` requires a different placement of", why,
-                           help, diags);
+                           "`megatron` requires a different placement of",
+                           problem.why, problem.help, diags);
     }
     return found.empty();
   }
@@ -318,15 +303,9 @@ class Reading {
   const Ranks& ranks_;
 };
 
-// Returns whether Megatron requires sequence parallelism: it does to train
-// experts with both expert and tensor parallelism.
-bool needs_sequence_parallel(const Ranks& ranks,
-                             const std::optional<Ranks>& experts) {
-  return experts && experts->outer.size > 1 && ranks.tensor.size > 1;
-}
-
 std::vector<std::string> comments(const ExportInput& input, const Ranks& ranks,
-                                  const std::optional<Ranks>& experts) {
+                                  const std::optional<Ranks>& experts,
+                                  bool sequence_parallel) {
   const int64_t devices = input.plan.mesh.devices();
   std::vector<std::string> lines =
       header_lines(input, "Megatron-LM arguments", kName);
@@ -344,9 +323,7 @@ std::vector<std::string> comments(const ExportInput& input, const Ranks& ranks,
   lines.push_back(
       "not part of a plan, so left out: batch, precision, recomputation, "
       "--use-distributed-optimizer" +
-      std::string(needs_sequence_parallel(ranks, experts)
-                      ? ""
-                      : ", --sequence-parallel"));
+      std::string(sequence_parallel ? "" : ", --sequence-parallel"));
   const int64_t layers = input.manifest.facts.layers.value_or(0);
   if (layers % ranks.stages.size != 0) {
     lines.push_back(count_text(ranks.stages.size) + " stages do not divide " +
@@ -378,7 +355,13 @@ std::optional<std::string> write(const ExportInput& input, Diagnostics& diags) {
     }
   }
   if (!reading.agrees(diags)) return std::nullopt;
-  std::string text = comment_text(comments(input, *ranks, reading.experts));
+  // Megatron requires it to train experts with both expert and tensor
+  // parallelism.
+  const bool sequence_parallel = reading.experts &&
+                                 reading.experts->outer.size > 1 &&
+                                 ranks->tensor.size > 1;
+  std::string text =
+      comment_text(comments(input, *ranks, reading.experts, sequence_parallel));
   const auto add = [&](std::string_view argument, int64_t value) {
     text += "--" + std::string(argument) + " " + std::to_string(value) + "\n";
   };
@@ -389,9 +372,7 @@ std::optional<std::string> write(const ExportInput& input, Diagnostics& diags) {
     add("expert-model-parallel-size", reading.experts->outer.size);
     add("expert-tensor-parallel-size", reading.experts->tensor.size);
   }
-  if (needs_sequence_parallel(*ranks, reading.experts)) {
-    text += "--sequence-parallel\n";
-  }
+  if (sequence_parallel) text += "--sequence-parallel\n";
   if (ranks->stages_inside) text += "--use-tp-pp-dp-mapping\n";
   // The tokenizer's vocabulary is padded to a multiple of this and tp.
   if (reading.vocab > 0) {

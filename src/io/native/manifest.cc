@@ -23,111 +23,11 @@
 namespace shardplan {
 namespace {
 
-// Returns whether the text starts like JSON: a bracket and then a string, or
-// empty brackets. YAML's flow style rarely does.
-bool looks_like_json(std::string_view text) {
-  const size_t first = text.find_first_not_of("{[ \t\r\n");
-  return first > 0 && text.find_first_of("{[") < first &&
-         (first == std::string_view::npos || text[first] == '"' ||
-          text[first] == ']' || text[first] == '}');
-}
-
-// Sixteen characters of a text, compared at once on every processor.
-using Letters = unsigned char __attribute__((vector_size(16)));
-
-Letters letters_at(const char* text) {
-  Letters letters;
-  std::memcpy(&letters, text, sizeof letters);
-  return letters;
-}
-
-// Returns whether a text has the word `parameters`. Compares three of its
-// letters at sixteen positions at once, and searches only if all three match.
-bool has_wrapper_word(std::string_view text) {
-  static constexpr std::string_view kWord = "parameters";
-  constexpr size_t kMiddle = 4;
-  size_t at = 0;
-  for (; at + kWord.size() + sizeof(Letters) <= text.size();
-       at += sizeof(Letters)) {
-    const char* const begin = text.data() + at;
-    const auto stand = (letters_at(begin) == kWord.front()) &
-                       (letters_at(begin + kMiddle) == kWord[kMiddle]) &
-                       (letters_at(begin + kWord.size() - 1) == kWord.back());
-    std::array<uint64_t, 2> halves{};
-    static_assert(sizeof halves == sizeof stand);
-    std::memcpy(halves.data(), &stand, sizeof halves);
-    if ((halves[0] | halves[1]) != 0 &&
-        text.substr(at, sizeof stand + kWord.size() - 1).find(kWord) !=
-            std::string_view::npos) {
-      return true;
-    }
-  }
-  return text.find(kWord, at) != std::string_view::npos;
-}
+using Token = JsonScanner::Token;
 
 // Bytes that are read before the pages that hold them are released. A page that
 // is needed again costs time, so only large files release pages.
 constexpr uint64_t kWindow = uint64_t{32} << 20U;
-
-// This search recognises most manifests without a wrapper, and saves a second
-// pass over their tokens. An escape may hide the word.
-bool may_have_wrapper(std::string_view text) {
-  return has_wrapper_word(text) || contains(text, "\\u");
-}
-
-std::optional<Manifest> read_json(const SourceFile& source,
-                                  Diagnostics& diags) {
-  const bool wrapped = may_have_wrapper(source.text()) && [&] {
-    JsonScanner ahead(source);
-    return has_wrapper(TokenSource(ahead));
-  }();
-  if (source.text().size() >= kWindow)
-    source.release_before(source.text().size());
-  JsonScanner scanner(source);
-  auto manifest = read_native(TokenSource(scanner), wrapped, diags);
-  if (scanner.token() == JsonScanner::Token::Error) scanner.report(diags);
-  return manifest;
-}
-
-std::optional<Manifest> read_tree(const SourcePtr& source, Diagnostics& diags) {
-  const auto document = parse_document(source, diags);
-  if (!document) return std::nullopt;
-  NodeTokens tokens(*document);
-  NodeTokens ahead(*document);
-  const bool wrapped = has_wrapper(TokenSource(ahead));
-  return read_native(TokenSource(tokens), wrapped, diags);
-}
-
-// Accepts any text that no other format claims; this format is tried last.
-bool recognize(std::string_view head) {
-  if (contains(head, '\0')) return false;
-  const auto names = {"\"weight_map\"", "\"model_type\"", "\"architectures\"",
-                      "\"shardplan.plan/"};
-  return std::ranges::none_of(
-      names, [&](std::string_view name) { return contains(head, name); });
-}
-
-std::optional<Manifest> read(const ManifestSource& model, Host& /*host*/,
-                             Diagnostics& diags) {
-  diags.add_source(model.file);
-  auto manifest = looks_like_json(model.file->text())
-                      ? read_json(*model.file, diags)
-                      : read_tree(model.file, diags);
-  if (!manifest) return std::nullopt;
-  manifest->title = model.path;
-  manifest->format = kNative.name;
-  manifest->sources.push_back(model.file);
-  return manifest;
-}
-
-}  // namespace
-
-const ManifestFormat kNative = {
-    "native", "names, shapes and dtypes in JSON or YAML", recognize, read};
-
-namespace {
-
-using Token = JsonScanner::Token;
 
 constexpr std::string_view kForm =
     "a manifest maps names to objects such as {\"shape\": [1024, 256], "
@@ -137,26 +37,15 @@ bool is_ignored(std::string_view key) {
   return key == "__metadata__" || key == "$schema";
 }
 
-std::optional<int64_t> Facts::*fact_member(std::string_view name) {
-  for (const FactField& fact : kFactFields) {
-    if (fact.name == name) return fact.member;
-  }
-  return nullptr;
-}
-
 // Returns "`layers`, `heads`, ...".
 std::string known_facts() {
-  std::string text;
-  for (const FactField& fact : kFactFields) {
-    text += in_backticks(fact.name) + ", ";
-  }
-  return text + "`windows`";
+  return quoted_names(all_names(kFactFields), ", ") + ", `windows`";
 }
 
 class NativeReader {
  public:
   NativeReader(TokenSource tokens, Diagnostics& diags)
-      : tokens_(tokens), errors_(diags, "the manifest") {}
+      : tokens_(std::move(tokens)), errors_(diags, "the manifest") {}
 
   // Returns nullopt when something was reported, or when the tokens ended with
   // Error, which the caller reports.
@@ -165,20 +54,17 @@ class NativeReader {
     if (const SourceFile* file = tokens_.span().file) {
       manifest_.reserve_for(file->text().size());
     }
-    switch (first) {
-      case Token::BeginObject:
-        wrapped ? read_wrapper() : read_top_level();
-        break;
-      case Token::BeginArray:
-        read_named_list();
-        break;
-      case Token::Error:
-        return std::nullopt;
-      default:
-        return unrecognized(tokens_.span());
+    if (first == Token::Error) return std::nullopt;
+    if (first == Token::BeginArray) {
+      read_named_list();
+    } else if (first == Token::BeginObject) {
+      wrapped ? read_wrapper() : read_members(/*at_top=*/true);
+    } else {
+      return unrecognized(tokens_.span());
     }
-    if (!errors_.stopped() && tokens_.next() == Token::Error)
+    if (!errors_.stopped() && tokens_.next() == Token::Error) {
       return std::nullopt;
+    }
     if (!strays_.empty() && !wrapped && !attributes_.seen_any()) {
       return unrecognized(strays_.front().where);
     }
@@ -272,15 +158,7 @@ class NativeReader {
     if (token == Token::BeginArray) {
       read_named_list();
     } else if (token == Token::BeginObject) {
-      TensorEntry group;
-      while (next_key()) {
-        const Span where = tokens_.span();
-        if (take_known(depth_ + 1, tokens_.text(), where)) continue;
-        const Mark mark = enter(tokens_.text());
-        tokens_.next();
-        read_child(group, where);
-        leave(mark);
-      }
+      read_members(/*at_top=*/false);
     } else {
       attributes_.report_kind("parameters", "a map or a list", tokens_.span(),
                               token);
@@ -330,8 +208,8 @@ class NativeReader {
     } else if (!tokens_.integer() || *tokens_.integer() < 1) {
       errors_.malformed(tokens_.span(), "fact " + in_backticks(name) +
                                             " must be a positive integer");
-    } else if (const auto member = fact_member(name)) {
-      facts_.*member = tokens_.integer();
+    } else if (const FactField* const fact = find_named(kFactFields, name)) {
+      facts_.*fact->member = tokens_.integer();
     } else {
       errors_.diags()
           .report(Code::UnknownKey, Severity::Warning, where,
@@ -340,14 +218,15 @@ class NativeReader {
     }
   }
 
-  // Without a wrapper, all but a few keys are parameters or groups.
-  void read_top_level() {
+  // Reads a map of parameters and groups. At the top, without a wrapper, a few
+  // keys are neither.
+  void read_members(bool at_top) {
     TensorEntry group;
     std::map<std::string, Span> seen;
     while (next_key()) {
       const Span where = tokens_.span();
-      const bool ignored = is_ignored(tokens_.text());
-      const bool may_be_title = tokens_.text() == "name";
+      const bool ignored = at_top && is_ignored(tokens_.text());
+      const bool may_be_title = at_top && tokens_.text() == "name";
       if (!ignored && take_known(depth_ + 1, tokens_.text(), where)) continue;
       const Mark mark = enter(tokens_.text());
       const Token token = tokens_.next();
@@ -559,14 +438,9 @@ class NativeReader {
                         "parameter " + in_backticks(name_) + " has no `dtype`");
       return;
     }
-    if (entry.broken) return;
-    if (!attributes_.axes_fit(entry, name_)) return;
+    if (entry.broken || !attributes_.axes_fit(entry, name_)) return;
     type_.shape = attributes_.shape();
     type_.dtype = *entry.dtype;
-    add_tensor(entry, where);
-  }
-
-  void add_tensor(const TensorEntry& entry, Span where) {
     release_before(where);
     if (depth_ > 1) become_nested();
     const bool buffer = entry.buffer;
@@ -604,18 +478,15 @@ class NativeReader {
     record_all();
   }
   void record_all() {
-    for (size_t i = 0; i < manifest_.size(); ++i) {
+    for (size_t i = 0; i < manifest_.any_size(); ++i) {
+      const bool buffer = i >= manifest_.size();
       std::string path;
-      append_key(path, manifest_.name(i));
-      entries_.push_back({std::move(path), TreeEntry::Kind::Parameter,
-                          static_cast<uint32_t>(i), manifest_.where(i)});
-    }
-    for (size_t i = 0; i < manifest_.buffers().size(); ++i) {
-      const Manifest::Buffer& buffer = manifest_.buffers()[i];
-      std::string path;
-      append_key(path, buffer.name);
-      entries_.push_back({std::move(path), TreeEntry::Kind::Buffer,
-                          static_cast<uint32_t>(i), buffer.where});
+      append_key(path, manifest_.any_name(i));
+      entries_.push_back(
+          {std::move(path),
+           buffer ? TreeEntry::Kind::Buffer : TreeEntry::Kind::Parameter,
+           static_cast<uint32_t>(buffer ? i - manifest_.size() : i),
+           manifest_.any_where(i)});
     }
   }
 
@@ -650,7 +521,74 @@ class NativeReader {
   uint64_t released_ = 0;  // bytes of the text released so far
 };
 
+// The format, read as JSON or as a tree.
+
+// Returns whether the text starts like JSON: a bracket and then a string, or
+// empty brackets. YAML's flow style rarely does.
+bool looks_like_json(std::string_view text) {
+  const size_t first = text.find_first_not_of("{[ \t\r\n");
+  return first > 0 && text.find_first_of("{[") < first &&
+         (first == std::string_view::npos || text[first] == '"' ||
+          text[first] == ']' || text[first] == '}');
+}
+
+// This search recognises most manifests without a wrapper, and saves a second
+// pass over their tokens. An escape may hide the word. memmem is several times
+// as fast as string_view::find.
+bool may_have_wrapper(std::string_view text) {
+  constexpr std::string_view kWord = "parameters";
+  return memmem(text.data(), text.size(), kWord.data(), kWord.size()) !=
+             nullptr ||
+         contains(text, "\\u");
+}
+
+std::optional<Manifest> read_json(const SourceFile& source,
+                                  Diagnostics& diags) {
+  const bool wrapped = may_have_wrapper(source.text()) && [&] {
+    JsonScanner ahead(source);
+    return has_wrapper(TokenSource(ahead));
+  }();
+  if (source.text().size() >= kWindow)
+    source.release_before(source.text().size());
+  JsonScanner scanner(source);
+  auto manifest = read_native(TokenSource(scanner), wrapped, diags);
+  if (scanner.token() == JsonScanner::Token::Error) scanner.report(diags);
+  return manifest;
+}
+
+std::optional<Manifest> read_tree(const SourcePtr& source, Diagnostics& diags) {
+  const auto document = parse_document(source, diags);
+  if (!document) return std::nullopt;
+  const bool wrapped = has_wrapper(TokenSource(*document));
+  return read_native(TokenSource(*document), wrapped, diags);
+}
+
+// Accepts any text that no other format claims; this format is tried last.
+bool recognize(std::string_view head) {
+  if (contains(head, '\0')) return false;
+  const auto names = {"\"weight_map\"", "\"model_type\"", "\"architectures\"",
+                      "\"shardplan.plan/"};
+  return std::ranges::none_of(
+      names, [&](std::string_view name) { return contains(head, name); });
+}
+
+std::optional<Manifest> read(const ManifestSource& model, Host& /*host*/,
+                             Diagnostics& diags) {
+  diags.add_source(model.file);
+  auto manifest = looks_like_json(model.file->text())
+                      ? read_json(*model.file, diags)
+                      : read_tree(model.file, diags);
+  if (!manifest) return std::nullopt;
+  manifest->title = model.path;
+  manifest->format = kNative.name;
+  manifest->sources.push_back(model.file);
+  return manifest;
+}
+
 }  // namespace
+
+const ManifestFormat kNative = {
+    "native", "names, shapes and dtypes in JSON or YAML", recognize, read};
 
 bool has_wrapper(TokenSource tokens) {
   if (tokens.next() != Token::BeginObject) return false;
@@ -674,7 +612,7 @@ bool has_wrapper(TokenSource tokens) {
 
 std::optional<Manifest> read_native(TokenSource tokens, bool wrapped,
                                     Diagnostics& diags) {
-  return NativeReader(tokens, diags).read(wrapped);
+  return NativeReader(std::move(tokens), diags).read(wrapped);
 }
 
 }  // namespace shardplan

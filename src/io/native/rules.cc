@@ -16,9 +16,8 @@
 //   activations:
 //     - ["residual|hidden", [BATCH, LENGTH, null]]
 #include <algorithm>
-#include <array>
+#include <functional>
 #include <map>
-#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -35,56 +34,56 @@
 namespace shardplan {
 namespace {
 
-const std::array<std::string, 10>& known_keys() {
-  static const std::array<std::string, 10> kKeys = {
-      "axes",           "mesh",        "rules",  "logical_axis_rules",
-      "partition_axis", "activations", "labels", "run_as",
-      "views",          "view_axes",
-  };
-  return kKeys;
-}
-
+template <std::vector<Rule> RuleSet::*list>
 bool read_rule(const Node& node, RuleSet& rules, Diagnostics& diags) {
   auto rule = read_rule_node(node, diags);
-  if (rule) rules.rules.push_back(*std::move(rule));
+  if (rule) (rules.*list).push_back(*std::move(rule));
   return rule.has_value();
 }
 
-bool read_activation(const Node& node, RuleSet& rules, Diagnostics& diags) {
-  auto rule = read_rule_node(node, diags);
-  if (rule) rules.activations.push_back(*std::move(rule));
-  return rule.has_value();
+bool read_rule_list(const Node& node, RuleSet& rules, Diagnostics& diags) {
+  return read_all(node, "rules", diags, read_rule<&RuleSet::rules>, rules);
 }
 
-bool read_declared_axes(const Node& node, RuleSet& rules, Diagnostics& diags) {
-  if (!require(node, NodeKind::List, "axes", diags)) return false;
+bool read_activations(const Node& node, RuleSet& rules, Diagnostics& diags) {
+  return read_all(node, "activations", diags, read_rule<&RuleSet::activations>,
+                  rules);
+}
+
+std::optional<AxisNames> read_names(const Node& node, Diagnostics& diags) {
+  if (!require(node, NodeKind::List, "axes", diags)) return std::nullopt;
   bool good = true;
   AxisNames names;
-  std::map<AxisName, size_t> index_of;
+  std::map<AxisName, Span> seen;
   for (size_t i = 0; i < node.size(); ++i) {
-    auto name = read_axis_node(node.item(i), diags);
+    const auto name = read_axis_node(node.item(i), diags);
     good = good && name;
-    if (!name) {
-      names.emplace_back();  // keeps `names` aligned with the nodes
+    if (!name) continue;
+    const Span where = node.item(i).span();
+    const auto [first, is_new] = seen.try_emplace(*name, where);
+    if (is_new) {
+      names.push_back(*name);
       continue;
     }
-    const auto [first, is_new] = index_of.try_emplace(*name, names.size());
-    if (!is_new) {
-      diags
-          .error(Code::DuplicateKey, node.item(i).span(),
-                 "axis `" + *name + "` is declared twice")
-          .label(node.item(first->second).span(), "first declared here");
-      good = false;
-    }
-    names.push_back(*std::move(name));
+    diags
+        .error(Code::DuplicateKey, where,
+               "axis `" + *name + "` is declared twice")
+        .label(first->second, "first declared here");
+    good = false;
   }
-  if (!good) return false;
-  AxisNames& all = rules.declared_axes;
-  const std::set<AxisName> known(all.begin(), all.end());
-  for (AxisName& name : names) {  // an earlier file may have declared it
-    if (!known.contains(name)) all.push_back(std::move(name));
-  }
-  return true;
+  return good ? std::optional(names) : std::nullopt;
+}
+
+bool read_axes(const Node& node, RuleSet& rules, Diagnostics& diags) {
+  const auto names = read_names(node, diags);
+  rules.declared_axes = names.value_or(AxisNames());
+  return names.has_value();
+}
+
+bool read_mesh(const Node& node, RuleSet& rules, Diagnostics& diags) {
+  rules.mesh = read_mesh_node(node, diags);
+  rules.mesh_where = node.span();
+  return rules.mesh.has_value();
 }
 
 bool read_labels_of(const Node& node, RuleSet& rules, Diagnostics& diags) {
@@ -137,43 +136,27 @@ bool read_view_axes(const Node& node, RuleSet& rules, Diagnostics& diags) {
   if (!require(node, NodeKind::Map, "view_axes", diags)) return false;
   bool good = true;
   for (size_t i = 0; i < node.size(); ++i) {
-    RuleSet of_view;
-    good = read_declared_axes(node.item(i), of_view, diags) && good;
-    rules.view_axes[std::string(node.key(i))] =
-        std::move(of_view.declared_axes);
+    const auto names = read_names(node.item(i), diags);
+    good = good && names;
+    rules.view_axes[std::string(node.key(i))] = names.value_or(AxisNames());
   }
   return good;
 }
 
-bool read_entry(const Node& map, size_t index, RuleSet& rules,
-                Diagnostics& diags) {
-  const std::string_view key = map.key(index);
-  const Node value = map.item(index);
-  if (key == "rules") return read_all(value, "rules", diags, read_rule, rules);
-  if (key == "activations") {
-    return read_all(value, "activations", diags, read_activation, rules);
-  }
-  if (key == "logical_axis_rules") {
-    return read_logical_rules(value, rules, diags);
-  }
-  if (key == "run_as") return read_run_as(value, rules, diags);
-  if (key == "labels") return read_labels_of(value, rules, diags);
-  if (key == "partition_axis") return read_partition_axis(value, rules, diags);
-  if (key == "axes") return read_declared_axes(value, rules, diags);
-  if (key == "views") return read_views(value, rules, diags);
-  if (key == "view_axes") return read_view_axes(value, rules, diags);
-  if (key == "mesh") {
-    auto axes = read_mesh_node(value, diags);
-    if (axes && !rules.mesh) {
-      rules.mesh = std::move(axes);
-      rules.mesh_where = value.span();
-      return true;
-    }
-    return axes.has_value();
-  }
-  report_unknown_key(key, map.key_span(index), known_keys(), diags);
-  return false;
-}
+struct Key {
+  std::string_view name;
+  bool (*read)(const Node&, RuleSet&, Diagnostics&);
+};
+constexpr Key kKeys[] = {{"axes", read_axes},
+                         {"mesh", read_mesh},
+                         {"rules", read_rule_list},
+                         {"logical_axis_rules", read_logical_rules},
+                         {"partition_axis", read_partition_axis},
+                         {"activations", read_activations},
+                         {"labels", read_labels_of},
+                         {"run_as", read_run_as},
+                         {"views", read_views},
+                         {"view_axes", read_view_axes}};
 
 bool not_rules(const Node& root, Diagnostics& diags) {
   diags.error(Code::UnrecognizedFormat, root.span(), "this is not a rules file")
@@ -183,17 +166,21 @@ bool not_rules(const Node& root, Diagnostics& diags) {
 }
 
 bool read_root(const Node& root, RuleSet& rules, Diagnostics& diags) {
-  if (root.is_list()) return read_all(root, "rules", diags, read_rule, rules);
-  if (!root.is_map()) return not_rules(root, diags);
-  const auto& known = known_keys();
-  bool any_known = false;
-  for (size_t i = 0; i < root.size(); ++i) {
-    any_known = any_known || contains(known, root.key(i));
+  if (root.is_list()) return read_rule_list(root, rules, diags);
+  if (!root.is_map() || std::ranges::none_of(kKeys, [&](const Key& key) {
+        return root.find(key.name).has_value();
+      })) {
+    return not_rules(root, diags);
   }
-  if (!any_known) return not_rules(root, diags);
   bool good = true;
   for (size_t i = 0; i < root.size(); ++i) {
-    good = read_entry(root, i, rules, diags) && good;
+    if (const Key* const key = find_named(kKeys, root.key(i))) {
+      good = key->read(root.item(i), rules, diags) && good;
+    } else {
+      report_unknown_key(root.key(i), root.key_span(i), all_names(kKeys),
+                         diags);
+      good = false;
+    }
   }
   if (good && !root.find("rules") && !root.find("logical_axis_rules")) {
     diags
@@ -216,16 +203,9 @@ bool read_yaml_rules(SourcePtr source, const RuleReading&, RuleSet& rules,
   return read_root(document->root(), rules, diags);
 }
 
-}  // namespace
-
-const RuleDialect kYamlRules = {"yaml", "rules, mesh and axes in YAML or JSON",
-                                recognize_rules, read_yaml_rules};
-
 // The export targets `yaml` and `json`: this program's rules format; see
 // docs/formats/rules.md. JSON has no comments, so the text does not name its
 // origin.
-
-namespace {
 
 std::string json_string(std::string_view text) {
   std::string out;
@@ -243,175 +223,133 @@ struct Spelling {
 constexpr Spelling kYaml = {"yaml", false, yaml_string, yaml_word};
 constexpr Spelling kJson = {"json", true, json_string, json_string};
 
-// A key with its value: on one line, or with one item per line.
-struct Section {
-  std::string key;
-  std::string line;
-  std::vector<std::string> items;
-};
-
 class Writer {
  public:
   explicit Writer(const Spelling& spelling) : how_(spelling) {}
 
   void axes(const AxisNames& names) {
-    if (!names.empty()) sections_.push_back({"axes", list(names), {}});
+    if (!names.empty()) add("axes", list(names));
   }
 
-  void labels(bool of_architecture) {
-    if (of_architecture) {
-      sections_.push_back({"labels", how_.word("architecture"), {}});
-    }
-  }
-
-  void run_as(RunAs who) {
-    if (who == RunAs::Hooks) {
-      sections_.push_back({"run_as", how_.word("hooks"), {}});
-    }
+  void word(std::string_view key, std::string_view value) {
+    add(key, how_.word(value));
   }
 
   void mesh(const Mesh& mesh) {
-    sections_.push_back({"mesh", sizes(mesh.axes()), {}});
+    add("mesh", sizes(mesh.axes()));
+    if (mesh.views().empty()) return;
+    add("views", map(mesh.views(), &MeshView::name,
+                     [&](const MeshView& view) { return sizes(view.axes); }));
   }
 
   void view_axes(const std::map<std::string, AxisNames>& all) {
+    using View = std::pair<const std::string, AxisNames>;
     if (all.empty()) return;
-    std::string line;
-    for (const auto& [view, names] : all) {
-      line +=
-          (line.empty() ? "{" : ", ") + how_.word(view) + ": " + list(names);
-    }
-    sections_.push_back({"view_axes", line + "}", {}});
-  }
-
-  void views(const Mesh& mesh) {
-    if (mesh.views().empty()) return;
-    std::string line;
-    for (const MeshView& view : mesh.views()) {
-      line += (line.empty() ? "{" : ", ") + how_.word(view.name) + ": " +
-              sizes(view.axes);
-    }
-    sections_.push_back({"views", line + "}", {}});
+    add("view_axes", map(all, &View::first,
+                         [&](const View& view) { return list(view.second); }));
   }
 
   // Writes each rule as `[pattern, spec]`, or as a map if it has more parts.
   template <typename Rules>
-  void patterns(const std::string& key, const Rules& rules) {
-    Section section{key, "[]", {}};
+  void patterns(std::string_view key, const Rules& rules) {
+    std::vector<std::string> items;
     for (const auto& rule : rules) {
-      section.items.push_back(rule.view.empty() && rule.deal.empty()
-                                  ? "[" + how_.text(rule.pattern) + ", " +
-                                        spec(rule.spec) + "]"
-                                  : rule_map(rule));
+      const std::string pattern = how_.text(rule.pattern);
+      const std::string spec = list_of(
+          rule.spec.dims, [&](const AxisNames& axes) { return entry(axes); });
+      if (rule.view.empty() && rule.deal.empty()) {
+        items.push_back("[" + pattern + ", " + spec + "]");
+        continue;
+      }
+      std::vector<Field> fields = {{"pattern", pattern}};
+      if (!rule.view.empty()) fields.emplace_back("view", how_.word(rule.view));
+      if (!rule.deal.empty()) fields.emplace_back("deal", how_.word(rule.deal));
+      fields.emplace_back("spec", spec);
+      items.push_back(map(fields, &Field::first, &Field::second));
     }
-    sections_.push_back(std::move(section));
+    add_items(key, items);
   }
 
   void logical(const std::vector<LogicalRule>& rules) {
     if (rules.empty()) return;
-    Section section{"logical_axis_rules", "", {}};
+    std::vector<std::string> items;
     for (const LogicalRule& rule : rules) {
       const std::string name = rule.name ? how_.word(*rule.name) : "null";
+      const std::string axes = entry(rule.axes);
       if (rule.view.empty() && !rule.deal) {
-        section.items.push_back("[" + name + ", " + entry(rule.axes) + "]");
+        items.push_back("[" + name + ", " + axes + "]");
         continue;
       }
-      std::string item = "{" + key("name") + ": " + name + ", " + key("axes") +
-                         ": " + entry(rule.axes);
-      if (!rule.view.empty()) {
-        item += ", " + key("view") + ": " + how_.word(rule.view);
-      }
-      if (rule.deal) item += ", " + key("deal") + ": true";
-      section.items.push_back(item + "}");
+      std::vector<Field> fields = {{"name", name}, {"axes", axes}};
+      if (!rule.view.empty()) fields.emplace_back("view", how_.word(rule.view));
+      if (rule.deal) fields.emplace_back("deal", "true");
+      items.push_back(map(fields, &Field::first, &Field::second));
     }
-    sections_.push_back(std::move(section));
+    add_items("logical_axis_rules", items);
   }
 
   void semantic(const PartitionAxis& axis) {
-    std::string line;
+    std::vector<Field> fields;
     for (size_t i = 0; i < kPartitionFields; ++i) {
       if (!axis[i]) continue;
       const bool tuple = axis[i]->is_tuple && !axis[i]->axes.empty();
-      line += (line.empty() ? "{" : ", ") +
-              how_.word(partition_fields()[i].name) + ": " +
-              (tuple ? list(axis[i]->axes) : entry(axis[i]->axes));
+      fields.emplace_back(partition_fields()[i].name,
+                          tuple ? list(axis[i]->axes) : entry(axis[i]->axes));
     }
-    sections_.push_back({"partition_axis", line + "}", {}});
+    add("partition_axis", map(fields, &Field::first, &Field::second));
   }
 
   std::string finish() const {
-    std::string out = how_.is_json ? "{" : "";
-    for (const Section& section : sections_) {
-      if (how_.is_json) {
-        out += (out.size() > 1 ? ",\n  " : "\n  ") + json_string(section.key);
-      } else {
-        out += section.key;
-      }
-      out += ":" + value(section);
-      if (!how_.is_json) out += "\n";
-    }
-    return out + (how_.is_json ? "\n}\n" : "");
+    return how_.is_json ? "{\n  " + joined(entries_, ",\n  ") + "\n}\n"
+                        : joined(entries_, "\n") + "\n";
   }
 
  private:
-  std::string key(std::string_view text) const {
-    return how_.is_json ? json_string(text) : std::string(text);
+  using Field = std::pair<std::string_view, std::string>;
+
+  void add(std::string_view key, const std::string& value) {
+    entries_.push_back(how_.word(key) + ": " + value);
   }
-  template <typename AnyRule>
-  std::string rule_map(const AnyRule& rule) const {
-    std::string text = "{" + key("pattern") + ": " + how_.text(rule.pattern);
-    if (!rule.view.empty()) {
-      text += ", " + key("view") + ": " + how_.word(rule.view);
+
+  // Adds a list with one item per line.
+  void add_items(std::string_view key, const std::vector<std::string>& items) {
+    if (items.empty()) return add(key, "[]");
+    if (how_.is_json) {
+      return add(key, "[\n    " + joined(items, ",\n    ") + "\n  ]");
     }
-    if (!rule.deal.empty()) {
-      text += ", " + key("deal") + ": " + how_.word(rule.deal);
-    }
-    return text + ", " + key("spec") + ": " + spec(rule.spec) + "}";
+    entries_.push_back(how_.word(key) + ":\n  - " + joined(items, "\n  - "));
   }
+
+  template <typename Range, typename Value>
+  static std::string list_of(const Range& range, Value value_of) {
+    return "[" + joined_of(range, ", ", value_of) + "]";
+  }
+
+  template <typename Range, typename Name, typename Value>
+  std::string map(const Range& range, Name name_of, Value value_of) const {
+    const auto entry_of = [&](const auto& each) {
+      return how_.word(std::invoke(name_of, each)) + ": " +
+             std::invoke(value_of, each);
+    };
+    return "{" + joined_of(range, ", ", entry_of) + "}";
+  }
+
   std::string sizes(const std::vector<Axis>& axes) const {
-    std::string line;
-    for (const Axis& axis : axes) {
-      line += (line.empty() ? "{" : ", ") + how_.word(axis.name) + ": " +
-              std::to_string(axis.size);
-    }
-    return line + "}";
+    return map(axes, &Axis::name,
+               [](const Axis& axis) { return std::to_string(axis.size); });
   }
+
   std::string list(const AxisNames& names) const {
-    std::string text = "[";
-    for (const AxisName& name : names) {
-      if (text.size() > 1) text += ", ";
-      text += how_.word(name);
-    }
-    return text + "]";
+    return list_of(names, how_.word);
   }
+
   std::string entry(const AxisNames& axes) const {
     if (axes.empty()) return "null";
     return axes.size() == 1 ? how_.word(axes.front()) : list(axes);
   }
-  std::string spec(const PartitionSpec& spec) const {
-    std::string text = "[";
-    for (size_t i = 0; i < spec.dims.size(); ++i) {
-      if (i > 0) text += ", ";
-      text += entry(spec.dims[i]);
-    }
-    return text + "]";
-  }
-
-  std::string value(const Section& section) const {
-    if (section.items.empty()) return " " + section.line;
-    std::string out = how_.is_json ? " [" : "";
-    for (size_t i = 0; i < section.items.size(); ++i) {
-      if (how_.is_json) {
-        out += (i == 0 ? "\n    " : ",\n    ") + section.items[i];
-      } else {
-        out += "\n  - " + section.items[i];
-      }
-    }
-    return out + (how_.is_json ? "\n  ]" : "");
-  }
 
   const Spelling& how_;
-  std::vector<Section> sections_;
+  std::vector<std::string> entries_;
 };
 
 std::string why_resolved(const ExportInput& input) {
@@ -428,16 +366,15 @@ std::optional<std::string> write(const ExportInput& input, Diagnostics& diags,
   if (!specs_are_expressible(input, how.target, diags)) return std::nullopt;
   const std::string why = why_resolved(input);
   Writer writer(how);
-  writer.run_as(input.plan.run_as);
+  if (input.plan.run_as == RunAs::Hooks) writer.word("run_as", "hooks");
   std::vector<std::string> lines;
   if (why.empty()) {
     const RuleSet& rules = *input.rules;
     lines = header_lines(input, "Partition rules, as given", how.target);
     writer.axes(rules.declared_axes);
     writer.mesh(input.plan.mesh);
-    writer.views(input.plan.mesh);
     writer.view_axes(rules.view_axes);
-    writer.labels(rules.architecture_labels);
+    if (rules.architecture_labels) writer.word("labels", "architecture");
     writer.patterns("rules", rules.rules);
     writer.logical(rules.logical_rules);
     if (rules.partition_axis) writer.semantic(*rules.partition_axis);
@@ -452,7 +389,6 @@ std::optional<std::string> write(const ExportInput& input, Diagnostics& diags,
     const ResolvedTable table = resolved_table(input);
     add_left_out(table.left_out, lines);
     writer.mesh(input.plan.mesh);
-    writer.views(input.plan.mesh);
     writer.patterns("rules", table.entries);
     note_activations(input, how.target, diags);
   }
@@ -462,6 +398,8 @@ std::optional<std::string> write(const ExportInput& input, Diagnostics& diags,
 
 }  // namespace
 
+const RuleDialect kYamlRules = {"yaml", "rules, mesh and axes in YAML or JSON",
+                                recognize_rules, read_yaml_rules};
 const ExportTarget kYamlTarget = {
     kYaml.target, "rules and mesh in shardplan's own format",
     [](const ExportInput& input, Diagnostics& diags) {

@@ -13,6 +13,14 @@ namespace {
 
 using Token = JsonScanner::Token;
 
+// Within a part, 0 is written as 1 1 and 1 as 1 2, so that the 0 at the end of
+// a part sorts before anything that may follow.
+constexpr char kEnd = '\0';
+constexpr char kEscape = '\1';
+constexpr char kKey = 'k';
+constexpr char kIndex = 'i';
+constexpr size_t kIndexDigits = 10;
+
 // `name` comes last, because only list entries have it.
 const std::array<std::string, 5>& attribute_names() {
   static const std::array<std::string, 5> kNames = {"shape", "dtype", "axes",
@@ -30,6 +38,25 @@ bool suits(Attribute attribute, Token token) {
       return token == Token::True || token == Token::False;
     default:
       return token == Token::String;
+  }
+}
+
+// Names the kind of a value from its first token: "a map", "a string", ..
+std::string_view token_kind(Token token) {
+  switch (token) {
+    case Token::BeginObject:
+      return kind_name(NodeKind::Map);
+    case Token::BeginArray:
+      return kind_name(NodeKind::List);
+    case Token::String:
+      return kind_name(NodeKind::String);
+    case Token::Number:
+      return kind_name(NodeKind::Real);
+    case Token::True:
+    case Token::False:
+      return kind_name(NodeKind::Bool);
+    default:
+      return kind_name(NodeKind::Null);
   }
 }
 
@@ -53,30 +80,12 @@ Attribute attribute_of(std::string_view key) {
 }
 
 const std::string& attribute_name(Attribute attribute) {
-  return attribute_names().at(static_cast<size_t>(attribute));
-}
-
-std::string_view token_kind(Token token) {
-  switch (token) {
-    case Token::BeginObject:
-      return kind_name(NodeKind::Map);
-    case Token::BeginArray:
-      return kind_name(NodeKind::List);
-    case Token::String:
-      return kind_name(NodeKind::String);
-    case Token::Number:
-      return kind_name(NodeKind::Real);
-    case Token::True:
-    case Token::False:
-      return kind_name(NodeKind::Bool);
-    default:
-      return kind_name(NodeKind::Null);
-  }
+  return nth(attribute_names(), attribute);
 }
 
 bool TensorEntry::has_any() const {
-  return std::ranges::any_of(where,
-                             [](Span span) { return static_cast<bool>(span); });
+  return std::ranges::any_of(
+      where, [](const Span& span) { return span.file != nullptr; });
 }
 
 bool AttributeReader::next_item() {
@@ -97,29 +106,18 @@ bool AttributeReader::read(Attribute attribute, Span key, TensorEntry& entry) {
     return true;
   }
   seen_any_ = true;
-  entry.where[static_cast<size_t>(attribute)] = key;
-  read_value(attribute, entry);
-  return true;
-}
-
-void AttributeReader::read_value(Attribute attribute, TensorEntry& entry) {
-  switch (attribute) {
-    case Attribute::Sizes:
-      return read_shape(entry);
-    case Attribute::Type:
-      return read_dtype(entry);
-    case Attribute::Axes:
-      return read_axes(entry);
-    case Attribute::Buffer:
-      entry.buffer = tokens_.token() == Token::True;
-      return;
-    case Attribute::Name:
-      entry.name = tokens_.text();
-      entry.name_where = tokens_.span();
-      return;
-    case Attribute::None:
-      return;
+  nth(entry.where, attribute) = key;
+  if (attribute == Attribute::Sizes) read_shape(entry);
+  if (attribute == Attribute::Type) read_dtype(entry);
+  if (attribute == Attribute::Axes) read_axes(entry);
+  if (attribute == Attribute::Buffer) {
+    entry.buffer = tokens_.token() == Token::True;
   }
+  if (attribute == Attribute::Name) {
+    entry.name = tokens_.text();
+    entry.name_where = tokens_.span();
+  }
+  return true;
 }
 
 void AttributeReader::read_shape(TensorEntry& entry) {
@@ -149,14 +147,12 @@ void AttributeReader::read_dtype(TensorEntry& entry) {
       errors_.error(Code::UnknownDtype, tokens_.span(),
                     in_backticks(last_dtype_text_) + " is not a dtype");
   const std::string near = nearest_dtype(last_dtype_text_);
-  if (!near.empty()) {
-    problem.help("did you mean `" + near + "`?");
-  }
+  if (!near.empty()) problem.help("did you mean `" + near + "`?");
 }
 
 void AttributeReader::read_axes(TensorEntry& entry) {
   if (tokens_.token() == Token::Null) {
-    entry.where[static_cast<size_t>(Attribute::Axes)] = {};
+    nth(entry.where, Attribute::Axes) = {};
     return;
   }
   while (next_item()) {
@@ -177,9 +173,9 @@ void AttributeReader::read_axes(TensorEntry& entry) {
 void AttributeReader::report(const Member& member) {
   static constexpr std::array<std::string_view, 4> kKinds = {
       "a list", "a string", "a list", "true or false"};
-  const auto attribute = static_cast<size_t>(attribute_of(member.key));
-  if (attribute < kKinds.size()) {
-    report_kind(member.key, kKinds.at(attribute), member.where, member.token);
+  const Attribute attribute = attribute_of(member.key);
+  if (attribute < Attribute::Name) {
+    report_kind(member.key, nth(kKinds, attribute), member.where, member.token);
   } else {
     errors_.unknown_key(member.key, member.key_where,
                         std::span(attribute_names()).first(kKinds.size()));
@@ -196,27 +192,15 @@ void AttributeReader::report_kind(std::string_view what,
 
 bool AttributeReader::axes_fit(const TensorEntry& entry,
                                const std::string& name) {
-  if (!entry.has(Attribute::Axes)) return true;
-  if (entry.axes.size() == shape_.size()) return true;
+  if (!entry.has(Attribute::Axes) || entry.axes.size() == shape_.size()) {
+    return true;
+  }
   errors_.malformed(entry.at(Attribute::Axes),
                     "`axes` of " + in_backticks(name) + " names " +
                         plural(std::ssize(entry.axes), "dimension") +
                         ", but the shape has " + std::to_string(shape_.size()));
   return false;
 }
-
-namespace {
-
-// Within a part, 0 is written as 1 1 and 1 as 1 2, so that the 0 at the end of
-// a part sorts before anything that may follow.
-constexpr char kEnd = '\0';
-constexpr char kEscape = '\1';
-constexpr char kKey = 'k';
-constexpr char kIndex = 'i';
-constexpr size_t kIndexDigits = 10;
-constexpr int kMaxReported = 20;
-
-}  // namespace
 
 void append_key(std::string& path, std::string_view key) {
   path += kKey;
@@ -268,7 +252,7 @@ bool sort_entries(std::vector<TreeEntry>& entries, Diagnostics& diags) {
     return std::tie(a.path, a.where.begin) < std::tie(b.path, b.where.begin);
   });
   int duplicates = 0;
-  for (size_t i = 1; i < entries.size() && duplicates < kMaxReported; ++i) {
+  for (size_t i = 1; i < entries.size() && duplicates < kMaxErrors; ++i) {
     const TreeEntry& first = entries[i - 1];
     const TreeEntry& second = entries[i];
     if (first.path != second.path) continue;

@@ -16,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/checked.h"
 #include "base/diagnostic.h"
 #include "core/manifest.h"
 #include "core/types.h"
@@ -27,8 +28,6 @@ enum class Attribute : uint8_t { Sizes, Type, Axes, Buffer, Name, None };
 
 Attribute attribute_of(std::string_view key);
 const std::string& attribute_name(Attribute attribute);
-// Names the kind of a value from its first token: "a map", "a string", ..
-std::string_view token_kind(JsonScanner::Token token);
 
 // A member of an object that is not an attribute of a parameter. What the
 // object turns out to be decides whether that is an error.
@@ -52,12 +51,8 @@ struct TensorEntry {
   size_t first_stray = 0;       // index on the reader's stack of members
   std::optional<Member> child;  // first object, list or null
 
-  Span at(Attribute attribute) const {
-    return where[static_cast<size_t>(attribute)];
-  }
-  bool has(Attribute attribute) const {
-    return static_cast<bool>(at(attribute));
-  }
+  Span at(Attribute attribute) const { return nth(where, attribute); }
+  bool has(Attribute attribute) const { return at(attribute).file != nullptr; }
   bool has_any() const;
 };
 

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <memory>
 #include <utility>
 
 #include "base/text.h"
@@ -21,19 +20,6 @@ namespace {
 bool is_json_map(std::string_view head) {
   const size_t first = head.find_first_not_of(" \t\r\n");
   return first != std::string_view::npos && head[first] == '{';
-}
-
-std::optional<Shape> read_shape(const Node& list, ErrorLimit& errors) {
-  Shape shape;
-  bool good = list.is_list();
-  for (size_t i = 0; good && i < list.size(); ++i) {
-    const std::optional<int64_t> size = list.item(i).integer();
-    good = size && *size >= 0;
-    shape.push_back(size.value_or(0));
-  }
-  if (good) return shape;
-  errors.malformed(list.span(), "`write_shape` must be a list of sizes");
-  return std::nullopt;
 }
 
 // Appends the keys of a leaf to its names.
@@ -74,11 +60,12 @@ bool read_value(const Node& entry, OrbaxLeaf& leaf, ErrorLimit& errors) {
   const auto skip = value->find("skip_deserialize");
   leaf.empty = skip && skip->boolean().value_or(false);
   const auto written = value->find("write_shape");
-  if (written && !written->is_null()) {
-    leaf.write_shape = read_shape(*written, errors);
-    return leaf.write_shape.has_value();
+  if (!written || written->is_null()) return true;
+  leaf.write_shape = read_sizes(*written);
+  if (!leaf.write_shape) {
+    errors.malformed(written->span(), "`write_shape` must be a list of sizes");
   }
-  return true;
+  return leaf.write_shape.has_value();
 }
 
 constexpr std::string_view kBase64 =
@@ -107,8 +94,8 @@ std::optional<std::string> decode_base64(std::string_view text) {
 class ShardingReader {
  public:
   ShardingReader(std::string_view text, Span outer, RecordedSharding& into)
-      : source_(std::make_shared<SourceFile>("a sharding", std::string(text))),
-        json_(*source_, problems_),
+      : source_("a sharding", std::string(text)),
+        json_(source_, problems_),
         outer_(outer),
         into_(into) {}
 
@@ -179,18 +166,15 @@ class ShardingReader {
       }
       into_.mesh.push_back({names_[i], sizes_[i], outer_, outer_, outer_});
     }
-    for (const AxisNames& axes : into_.spec.dims) {
-      for (const AxisName& axis : axes) {
-        if (!contains(names_, axis)) {
-          why_ = "its mesh has no axis " + in_backticks(axis);
-          return false;
-        }
-      }
+    for (const AxisName& axis : axes_in(into_.spec)) {
+      if (contains(names_, axis)) continue;
+      why_ = "its mesh has no axis " + in_backticks(axis);
+      return false;
     }
     return true;
   }
 
-  std::shared_ptr<SourceFile> source_;
+  SourceFile source_;
   Diagnostics problems_;
   JsonReader json_;
   Span outer_;
@@ -200,18 +184,6 @@ class ShardingReader {
   std::vector<std::string> names_;
   std::string why_;
 };
-
-}  // namespace
-
-bool is_orbax_metadata(std::string_view head) {
-  return is_json_map(head) && contains(head, "\"tree_metadata\"");
-}
-
-bool is_orbax_sharding(std::string_view head) {
-  return is_json_map(head) && contains(head, "\\\"sharding_type\\\"");
-}
-
-namespace {
 
 bool has_metadata(const std::string& path, Host& host) {
   return host.file_info(path_in(path, kOrbaxMetadata, host)).has_value();
@@ -223,7 +195,6 @@ std::vector<std::string> items_in(const std::string& directory, Host& host) {
   constexpr std::array<std::string_view, 4> kUsual = {"items", "state",
                                                       "default", "params"};
   std::vector<std::string> items;
-  std::vector<std::string> others;
   for (const std::string& name : host.list_directory(directory)) {
     const bool usual = contains(kUsual, name);
     const std::string path = path_in(directory, name, host);
@@ -231,16 +202,11 @@ std::vector<std::string> items_in(const std::string& directory, Host& host) {
     // it.
     const auto info = usual ? std::nullopt : host.file_info(path);
     if (info && !info->directory) continue;
-    if (!has_metadata(path, host)) continue;
-    (usual ? items : others).push_back(name);
+    if (has_metadata(path, host)) items.push_back(name);
   }
-  const auto rank = [&](const std::string& name) {
+  std::ranges::stable_sort(items, {}, [&](const std::string& name) {
     return std::ranges::find(kUsual, name);
-  };
-  std::ranges::sort(items, [&](const std::string& a, const std::string& b) {
-    return rank(a) < rank(b);
   });
-  items.insert(items.end(), others.begin(), others.end());
   return items;
 }
 
@@ -249,13 +215,9 @@ std::optional<int64_t> step_number(std::string_view name) {
   const size_t split = name.rfind('_');
   if (split != std::string_view::npos) name.remove_prefix(split + 1);
   constexpr size_t kMaxDigits = 18;
-  if (name.empty() || name.size() > kMaxDigits ||
-      !std::ranges::all_of(name, is_digit)) {
-    return std::nullopt;
-  }
-  int64_t number = 0;
-  for (const char c : name) number = number * 10 + (c - '0');
-  return number;
+  const bool is_number =
+      name.size() <= kMaxDigits && std::ranges::all_of(name, is_digit);
+  return is_number ? parse_integer(name) : std::nullopt;
 }
 
 std::optional<OrbaxItem> item_of(const std::string& directory, Host& host) {
@@ -264,15 +226,40 @@ std::optional<OrbaxItem> item_of(const std::string& directory, Host& host) {
   if (items.empty()) return std::nullopt;
   OrbaxItem found{join_path(directory, items.front()), ""};
   if (items.size() > 1) {
-    const auto count = std::ssize(items);
-    found.remark =
-        "read 1 of " + plural(count, "item") + ": " + in_backticks(found.path) +
-        "; the others: " + some_names({items.begin() + 1, items.end()});
+    found.remark = "read 1 of " + plural(std::ssize(items), "item") + ": " +
+                   in_backticks(found.path) + "; the others: " +
+                   some_names({items.begin() + 1, items.end()});
   }
   return found;
 }
 
+// The rules of an Orbax checkpoint's `_sharding`: for each array, a rule for
+// exactly its name, with the recorded spec.
+
+bool read_recorded_shardings(SourcePtr source, const RuleReading&,
+                             RuleSet& rules, Diagnostics& diags) {
+  const auto shardings = read_orbax_sharding(source, diags);
+  if (!shardings) return false;
+  RecordedMesh mesh = common_mesh(*shardings, diags);
+  if (!mesh.axes.empty()) {
+    rules.mesh = std::move(mesh.axes);
+    rules.mesh_where = mesh.where;
+    rules.mesh_recorded = true;
+  }
+  add_recorded_rules(*shardings, rules, diags);
+  rules.sources.push_back(std::move(source));
+  return true;
+}
+
 }  // namespace
+
+bool is_orbax_metadata(std::string_view head) {
+  return is_json_map(head) && contains(head, "\"tree_metadata\"");
+}
+
+bool is_orbax_sharding(std::string_view head) {
+  return is_json_map(head) && contains(head, "\\\"sharding_type\\\"");
+}
 
 std::optional<OrbaxItem> find_orbax_item(const std::string& directory,
                                          Host& host) {
@@ -300,6 +287,17 @@ std::optional<OrbaxItem> find_orbax_item(const std::string& directory,
     return item;
   }
   return std::nullopt;
+}
+
+std::optional<Shape> read_sizes(const Node& list) {
+  if (!list.is_list()) return std::nullopt;
+  Shape sizes;
+  for (size_t i = 0; i < list.size(); ++i) {
+    const std::optional<int64_t> size = list.item(i).integer();
+    if (!size || *size < 0) return std::nullopt;
+    sizes.push_back(*size);
+  }
+  return sizes;
 }
 
 std::optional<OrbaxTree> read_orbax_metadata(const SourcePtr& file,
@@ -347,7 +345,6 @@ std::optional<std::vector<RecordedSharding>> read_orbax_sharding(
   std::string other;
   Span other_where;
   const auto read_entry = [&](const std::string& key, Span where) {
-    RecordedSharding sharding;
     std::string text;
     if (!json.string("a sharding", text)) return false;
     const Span place = json.span();
@@ -357,25 +354,17 @@ std::optional<std::vector<RecordedSharding>> read_orbax_sharding(
                        "a key of `_sharding` is not a base64-encoded name");
       return !errors.stopped();
     }
-    sharding.name = *name;
-    sharding.where = where;
-    sharding.mesh_where = place;
-    sharding.spec_where = place;
+    RecordedSharding sharding{*name, where, {}, place, {}, place};
     ShardingReader reader(text, place, sharding);
-    switch (reader.read()) {
-      case ShardingReader::Kind::Known:
-        result.push_back(std::move(sharding));
-        break;
-      case ShardingReader::Kind::Other:
-        if (others++ == 0) {
-          other = reader.type();
-          other_where = place;
-        }
-        break;
-      case ShardingReader::Kind::Broken:
-        errors.malformed(place, "the sharding of " + in_backticks(*name) +
-                                    " is malformed: " + reader.why());
-        break;
+    const ShardingReader::Kind kind = reader.read();
+    if (kind == ShardingReader::Kind::Broken) {
+      errors.malformed(place, "the sharding of " + in_backticks(*name) +
+                                  " is malformed: " + reader.why());
+    } else if (kind == ShardingReader::Kind::Known) {
+      result.push_back(std::move(sharding));
+    } else if (others++ == 0) {
+      other = reader.type();
+      other_where = place;
     }
     return !errors.stopped();
   };
@@ -391,28 +380,6 @@ std::optional<std::vector<RecordedSharding>> read_orbax_sharding(
   }
   return result;
 }
-
-// The rules of an Orbax checkpoint's `_sharding`: for each array, a rule for
-// exactly its name, with the recorded spec.
-
-namespace {
-
-bool read_recorded_shardings(SourcePtr source, const RuleReading&,
-                             RuleSet& rules, Diagnostics& diags) {
-  const auto shardings = read_orbax_sharding(source, diags);
-  if (!shardings) return false;
-  RecordedMesh mesh = common_mesh(*shardings, diags);
-  if (!mesh.axes.empty()) {
-    rules.mesh = std::move(mesh.axes);
-    rules.mesh_where = mesh.where;
-    rules.mesh_recorded = true;
-  }
-  add_recorded_rules(*shardings, rules, diags);
-  rules.sources.push_back(std::move(source));
-  return true;
-}
-
-}  // namespace
 
 const RuleDialect kOrbaxRules = {
     "orbax", "the shardings recorded in an Orbax checkpoint's `_sharding`",

@@ -27,6 +27,7 @@
 #include "base/source.h"
 #include "core/types.h"
 #include "io/spec_node.h"
+#include "syntax/document.h"
 
 namespace shardplan {
 
@@ -63,6 +64,9 @@ struct OrbaxTree {
   std::vector<OrbaxLeaf> leaves;  // in the file's order
   bool use_ocdbt = false;
 };
+
+// Returns the sizes; nullopt unless the node is a list of sizes.
+std::optional<Shape> read_sizes(const Node& list);
 
 // Both return nullopt, with what is malformed reported (SP002), on failure.
 std::optional<OrbaxTree> read_orbax_metadata(const SourcePtr& file,

@@ -2,14 +2,15 @@
 // The format `orbax`: Orbax checkpoints. Names come from `_METADATA`, shapes
 // and mesh from there and `_sharding`, or shapes and dtypes from the arrays'
 // own `.zarray`.
-#include "io/orbax/manifest.h"
-
 #include <algorithm>
 #include <array>
 #include <map>
+#include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/checked.h"
 #include "base/text.h"
@@ -17,6 +18,7 @@
 #include "io/fence.h"
 #include "io/formats.h"
 #include "io/orbax/checkpoint.h"
+#include "io/orbax/written_shapes.h"
 #include "io/paths.h"
 #include "syntax/document.h"
 
@@ -32,18 +34,28 @@ struct Array {
   int64_t replicas = 1;
   // If replicas share the writing, several of these are possible.
   std::vector<Shape> open = {};
+  bool unsharded = false;  // a parameter without an entry in `_sharding`
 };
 
-// The arrays of one report, and the first of them.
-struct Group {
+// The arrays of one report.
+using Group = std::vector<const Array*>;
+
+std::string count_of(const Group& group) {
+  return plural(std::ssize(group), "array");
+}
+
+std::vector<std::string> names_of(const Group& group) {
   std::vector<std::string> names;
-  std::optional<Array> first;
-  void add(const Array& array) {
-    if (names.empty()) first = array;
-    names.push_back(array.leaf->name);
-  }
-  int64_t count() const { return std::ssize(names); }
-};
+  for (const Array* array : group) names.push_back(array->leaf->name);
+  return names;
+}
+
+// Returns "`w` was written as [8, 4] by 2 replicas of a shard".
+std::string written_text(const Array& array) {
+  return in_backticks(array.leaf->name) + " was written as " +
+         shape_text(*array.leaf->write_shape) + " by " +
+         plural(array.replicas, "replica") + " of a shard";
+}
 
 // No tree of a checkpoint has this name.
 constexpr std::string_view kAnywhere = "/";
@@ -57,8 +69,11 @@ class CheckpointReader {
     const auto tree = read_orbax_metadata(source_.file, diags_);
     if (!tree || !read_sharding()) return std::nullopt;
     manifest_.sources.push_back(source_.file);
-    for (const OrbaxLeaf& leaf : tree->leaves) note(leaf, tree->use_ocdbt);
-    if (!all_read_) return std::nullopt;
+    bool good = true;
+    for (const OrbaxLeaf& leaf : tree->leaves) {
+      good = note(leaf, tree->use_ocdbt) && good;
+    }
+    if (!good) return std::nullopt;
     keep_something();
     if (!add_all()) return std::nullopt;
     report();
@@ -83,11 +98,13 @@ class CheckpointReader {
     return true;
   }
 
-  void note(const OrbaxLeaf& leaf, bool use_ocdbt) {
-    if (leaf.empty) return;
+  // Returns false, with the reason reported, if a file of the array cannot be
+  // read.
+  bool note(const OrbaxLeaf& leaf, bool use_ocdbt) {
+    if (leaf.empty) return true;
     if (leaf.value_type == "string") {
       ++texts_;
-      return;
+      return true;
     }
     Array array{&leaf, state_part(leaf.name), std::nullopt, {}, 1};
     if (leaf.value_type == "scalar") {
@@ -95,35 +112,32 @@ class CheckpointReader {
       array.part = StatePart::Counter;
       array.shapes = {Shape()};
     }
-    if (!use_ocdbt) read_zarr(array);
+    if (!use_ocdbt && !read_zarr(array)) return false;
     if (array.shapes.empty() && leaf.write_shape) find_shapes(array);
     if (array.shapes.size() == 1) {
       sizes_.insert(array.shapes[0].begin(), array.shapes[0].end());
     }
     arrays_.push_back(std::move(array));
+    return true;
   }
 
-  void read_zarr(Array& array) {
+  bool read_zarr(Array& array) {
     const std::string& name = array.leaf->dotted;
     // Nothing outside the checkpoint is read, whatever the names are.
-    if (source_.path == "-" || name == ".." || contains(name, '/')) {
-      return;
-    }
+    if (source_.path == "-" || name == ".." || contains(name, '/')) return true;
     const std::string directory = path_relative_to(source_.path, name, host_);
     for (const std::string_view file : {".zarray", "zarr.json"}) {
       const std::string path = path_in(directory, file, host_);
       if (!host_.file_info(path)) continue;
       const SourcePtr source = read_source(path, kWholeFile, host_, diags_);
-      if (source == nullptr) {
-        all_read_ = false;
-        return;
-      }
+      if (source == nullptr) return false;
       const auto type = zarr_type(source);
       if (!type) continue;
       array.dtype = type->dtype;
       array.shapes = {type->shape};
-      return;
+      break;
     }
+    return true;
   }
 
   void find_shapes(Array& array) {
@@ -131,7 +145,7 @@ class CheckpointReader {
     const auto found = sharding_of_.find(array.leaf->dotted);
     if (found == sharding_of_.end()) {
       array.shapes = {written};
-      if (array.part == StatePart::Parameter) unsharded_.add(array);
+      array.unsharded = array.part == StatePart::Parameter;
       return;
     }
     const auto counts = shard_counts(*found->second, written.size());
@@ -184,13 +198,12 @@ class CheckpointReader {
           {size, same_parent ? parent_of(array.leaf->name) : kAnywhere});
       if (found == evidence_.end()) continue;
       for (const int sure : {0, 1}) {
-        const auto& evidence = found->second[static_cast<size_t>(sure)];
-        const bool confirmed =
-            std::ranges::any_of(evidence, [&](const Array* other) {
+        const bool confirmed = std::ranges::any_of(
+            nth(found->second, sure), [&](const Array* other) {
               return other->leaf->write_shape != array.leaf->write_shape;
             });
-        if (confirmed)
-          most = std::max(most, (sure + 1) * (same_parent ? 2 : 1));
+        const int weight = (sure + 1) * (same_parent ? 2 : 1);
+        if (confirmed) most = std::max(most, weight);
       }
     }
     return most;
@@ -210,8 +223,8 @@ class CheckpointReader {
 
   // Treats a tree of nothing but optimizer state as parameters to place.
   void keep_something() {
-    for (const Array& array : arrays_) {
-      if (array.part == StatePart::Parameter) return;
+    if (std::ranges::count(arrays_, StatePart::Parameter, &Array::part) > 0) {
+      return;
     }
     for (Array& array : arrays_) {
       if (array.part == StatePart::Optimizer) array.part = StatePart::Parameter;
@@ -225,17 +238,13 @@ class CheckpointReader {
         ++left_out_;
         continue;
       }
-      if (array.shapes.empty()) {
-        unknown_.add(array);
-        continue;
-      }
-      auto shape = shape_of(array);
+      auto shape = array.shapes.empty() ? std::nullopt : shape_of(array);
       if (!shape) {
-        open_.add(array);
+        (array.shapes.empty() ? unknown_ : open_).push_back(&array);
         continue;
       }
-      if (!array.dtype) assumed_.add(array);
-      if (array.shapes.size() > 1) inferred_.add(array);
+      if (!array.dtype) assumed_.push_back(&array);
+      if (array.shapes.size() > 1) inferred_.push_back(&array);
       const TensorType type{array.dtype.value_or(DType::F32),
                             *std::move(shape)};
       if (!manifest_.add(array.leaf->name, type, array.leaf->where,
@@ -246,37 +255,34 @@ class CheckpointReader {
       }
     }
     report_open();
-    if (unknown_.names.empty()) return open_.names.empty();
+    if (unknown_.empty()) return open_.empty();
     diags_
-        .error(Code::MissingFacts, unknown_.first->leaf->where,
-               "the shapes of " + plural(unknown_.count(), "array") +
-                   " are not recorded: " + some_names(unknown_.names))
+        .error(Code::MissingFacts, unknown_.front()->leaf->where,
+               "the shapes of " + count_of(unknown_) +
+                   " are not recorded: " + some_names(names_of(unknown_)))
         .fact(
             "`_METADATA` has a `write_shape` only for JAX arrays, and "
             "`_sharding` must give the number of shards")
         .help("give a native manifest instead: names, shapes and dtypes")
-        .parameters(unknown_.names);
+        .parameters(names_of(unknown_));
     return false;
   }
 
   void report() {
-    if (!assumed_.names.empty()) {
-      diags_
-          .report(Code::MissingFacts, Severity::Warning,
-                  assumed_.first->leaf->where,
-                  "this Orbax checkpoint does not record dtypes: assuming f32 "
-                  "for " +
-                      plural(assumed_.count(), "array"))
+    if (!assumed_.empty()) {
+      warn(assumed_,
+           "this Orbax checkpoint does not record dtypes: assuming f32 for " +
+               count_of(assumed_))
           .fact("all byte counts assume f32; in bf16 they would be half")
           .help("give a native manifest to set other dtypes");
     }
-    if (!inferred_.names.empty()) report_inferred();
-    if (!unsharded_.names.empty()) {
-      diags_
-          .report(
-              Code::MissingFacts, Severity::Warning,
-              unsharded_.first->leaf->where,
-              "no `_sharding` entry for " + plural(unsharded_.count(), "array"))
+    if (!inferred_.empty()) report_inferred();
+    Group unsharded;
+    for (const Array& array : arrays_) {
+      if (array.unsharded) unsharded.push_back(&array);
+    }
+    if (!unsharded.empty()) {
+      warn(unsharded, "no `_sharding` entry for " + count_of(unsharded))
           .fact("assuming that one process wrote the whole array");
     }
     if (left_out_ > 0) {
@@ -290,27 +296,23 @@ class CheckpointReader {
     }
   }
 
-  static std::string shapes_text(const std::vector<Shape>& shapes) {
-    return joined_of(shapes, " or ",
-                     [&](const Shape& shape) { return shape_text(shape); });
+  Diagnostics::Builder warn(const Group& group, std::string message) {
+    return diags_.report(Code::MissingFacts, Severity::Warning,
+                         group.front()->leaf->where, std::move(message));
   }
 
   // A guess would be indistinguishable from a known shape.
   void report_open() {
-    if (open_.names.empty()) return;
+    if (open_.empty()) return;
     auto report =
-        diags_.error(Code::MissingFacts, open_.first->leaf->where,
-                     "the shapes of " + plural(open_.count(), "array") +
-                         " are ambiguous: " + some_names(open_.names));
-    constexpr int kShown = 5;
-    int shown = 0;
-    for (const Array& array : arrays_) {
-      const bool is_open = contains(open_.names, array.leaf->name);
-      if (!is_open || ++shown > kShown) continue;
-      report.fact(in_backticks(array.leaf->name) + " was written as " +
-                  shape_text(*array.leaf->write_shape) + " by " +
-                  plural(array.replicas, "replica") +
-                  " of a shard: its shape is " + shapes_text(array.open));
+        diags_.error(Code::MissingFacts, open_.front()->leaf->where,
+                     "the shapes of " + count_of(open_) +
+                         " are ambiguous: " + some_names(names_of(open_)));
+    constexpr size_t kShown = 5;
+    for (const Array* array :
+         std::span(open_).first(std::min(open_.size(), kShown))) {
+      report.fact(written_text(*array) + ": its shape is " +
+                  joined_of(array->open, " or ", shape_text));
     }
     report
         .fact(
@@ -318,25 +320,21 @@ class CheckpointReader {
             "divide none, one replica writes it all; no other array shows "
             "which applies")
         .help("give a native manifest instead: names, shapes and dtypes")
-        .parameters(open_.names);
+        .parameters(names_of(open_));
   }
 
   void report_inferred() {
-    const Array& first = *inferred_.first;
-    const std::string shapes = shapes_text(first.shapes);
-    auto report =
-        diags_.report(Code::MissingFacts, Severity::Warning, first.leaf->where,
-                      "the shapes of " + plural(inferred_.count(), "array") +
-                          " are inferred: " + some_names(inferred_.names));
-    report.fact(in_backticks(first.leaf->name) + " was written as " +
-                shape_text(*first.leaf->write_shape) + " by " +
-                plural(first.replicas, "replica") +
-                " of a shard, so its shape is " + shapes);
-    report.fact("using " + shape_text(*shape_of(first)) +
-                (first.open.empty() ? ", as if replicas split the write"
-                                    : ", a size that other arrays have"));
-    report.help("compare with the model's shapes, or give a native manifest")
-        .parameters(inferred_.names);
+    const Array& first = *inferred_.front();
+    const std::vector<std::string> names = names_of(inferred_);
+    warn(inferred_, "the shapes of " + count_of(inferred_) +
+                        " are inferred: " + some_names(names))
+        .fact(written_text(first) + ", so its shape is " +
+              joined_of(first.shapes, " or ", shape_text))
+        .fact("using " + shape_text(*shape_of(first)) +
+              (first.open.empty() ? ", as if replicas split the write"
+                                  : ", a size that other arrays have"))
+        .help("compare with the model's shapes, or give a native manifest")
+        .parameters(names);
   }
 
   const ManifestSource& source_;
@@ -353,9 +351,7 @@ class CheckpointReader {
       evidence_;
   Group assumed_;
   Group inferred_;
-  Group open_;            // nothing shows which of several shapes they have
-  bool all_read_ = true;  // the files next to the metadata
-  Group unsharded_;
+  Group open_;  // nothing shows which of several shapes they have
   Group unknown_;
   int64_t left_out_ = 0;
   int64_t texts_ = 0;
@@ -383,168 +379,5 @@ std::optional<Manifest> read(const ManifestSource& source, Host& host,
 
 const ManifestFormat kOrbax = {
     "orbax", "a JAX checkpoint's `_METADATA` and `_sharding`", recognize, read};
-
-namespace {
-
-int64_t size_of(const std::vector<AxisRequest>& mesh, const AxisName& name) {
-  for (const AxisRequest& axis : mesh) {
-    if (axis.name == name) return axis.size;
-  }
-  return 1;
-}
-
-// Returns `part` x `counts`, where dimension `split` is also split among the
-// replicas.
-std::optional<Shape> whole(Shape part, const ShardCounts& counts,
-                           std::optional<size_t> split) {
-  for (size_t i = 0; i < part.size(); ++i) {
-    auto size = checked_mul(part[i], counts.per_dim[i]);
-    if (size && split == i) size = checked_mul(*size, counts.replicas);
-    if (!size) return std::nullopt;
-    part[i] = *size;
-  }
-  return part;
-}
-
-// Parses "<f4", "|b1" or "bfloat16": zarr 2 uses NumPy's names.
-std::optional<DType> numpy_dtype(std::string_view text) {
-  if (text.size() < 2 ||
-      std::string_view("<>|=").find(text[0]) == std::string_view::npos) {
-    return find_dtype(text);
-  }
-  const std::string_view kind = text.substr(1);
-  if (kind == "b1") return DType::Bool;
-  constexpr std::array<std::pair<std::string_view, DType>, 13> kKinds = {{
-      {"f8", DType::F64},
-      {"f4", DType::F32},
-      {"f2", DType::F16},
-      {"i8", DType::I64},
-      {"i4", DType::I32},
-      {"i2", DType::I16},
-      {"i1", DType::I8},
-      {"u8", DType::U64},
-      {"u4", DType::U32},
-      {"u2", DType::U16},
-      {"u1", DType::U8},
-      {"c8", DType::C64},
-      {"c16", DType::C128},
-  }};
-  for (const auto& [name, dtype] : kKinds) {
-    if (kind == name) return dtype;
-  }
-  return std::nullopt;
-}
-
-}  // namespace
-
-std::optional<ShardCounts> shard_counts(const RecordedSharding& sharding,
-                                        size_t rank) {
-  if (sharding.spec.dims.size() > rank) return std::nullopt;
-  ShardCounts counts;
-  counts.per_dim.assign(rank, 1);
-  int64_t devices = 1;
-  for (const AxisRequest& axis : sharding.mesh) {
-    const auto product = checked_mul(devices, axis.size);
-    if (!product || *product < 1) return std::nullopt;
-    devices = *product;
-  }
-  int64_t shards = 1;
-  for (size_t i = 0; i < sharding.spec.dims.size(); ++i) {
-    for (const AxisName& name : sharding.spec.dims[i]) {
-      const int64_t size = size_of(sharding.mesh, name);
-      const auto here = checked_mul(counts.per_dim[i], size);
-      const auto all = checked_mul(shards, size);
-      if (!here || !all) return std::nullopt;
-      counts.per_dim[i] = *here;
-      shards = *all;
-    }
-  }
-  counts.replicas = std::max<int64_t>(1, devices / shards);
-  return counts;
-}
-
-std::vector<Shape> possible_shapes(const Shape& write_shape,
-                                   const ShardCounts& counts) {
-  std::vector<Shape> shapes;
-  const auto add = [&](std::optional<size_t> split) {
-    auto shape = whole(write_shape, counts, split);
-    if (shape) shapes.push_back(*std::move(shape));
-  };
-  const bool is_empty = contains(write_shape, 0);
-  if (counts.replicas > 1 && !is_empty) {
-    // A dimension is split only if no earlier one could be.
-    for (size_t i = 0; i < write_shape.size(); ++i) {
-      add(i);
-      if (write_shape[i] % counts.replicas == 0) break;
-    }
-  }
-  add(std::nullopt);
-  return shapes;
-}
-
-bool is_open(const Shape& write_shape, const ShardCounts& counts) {
-  return counts.replicas > 1 && !write_shape.empty() &&
-         write_shape.front() % counts.replicas != 0;
-}
-
-std::vector<Shape> shared_shapes(const Shape& write_shape,
-                                 const ShardCounts& counts) {
-  std::vector<Shape> shapes = possible_shapes(write_shape, counts);
-  const bool divides = std::ranges::any_of(
-      write_shape, [&](int64_t size) { return size % counts.replicas == 0; });
-  // If replicas could share the writing, one alone did not write it all.
-  if (divides && shapes.size() > 1) shapes.pop_back();
-  return shapes;
-}
-
-std::optional<Shape> best_supported(
-    const std::vector<Shape>& shapes,
-    const std::function<int(int64_t size)>& support) {
-  std::optional<Shape> best;
-  int most = -1;
-  for (const Shape& shape : shapes) {
-    int sum = 0;
-    for (const int64_t size : shape) sum += support(size);
-    if (sum == most) best.reset();
-    if (sum <= most) continue;
-    most = sum;
-    best = shape;
-  }
-  return best;
-}
-
-const Shape& likeliest(const std::vector<Shape>& shapes,
-                       const std::set<int64_t>& known_sizes) {
-  for (const Shape& shape : shapes) {
-    if (std::ranges::all_of(shape, [&](int64_t size) {
-          return known_sizes.count(size) != 0;
-        })) {
-      return shape;
-    }
-  }
-  return shapes.front();
-}
-
-std::optional<TensorType> zarr_type(const SourcePtr& file) {
-  Diagnostics problems;
-  const auto document = parse_document(file, problems);
-  if (!document || !document->root().is_map()) return std::nullopt;
-  const Node root = document->root();
-  const auto shape = root.find("shape");
-  auto dtype = root.find("dtype");
-  if (!dtype) dtype = root.find("data_type");
-  if (!shape || !shape->is_list() || !dtype || !dtype->is_string()) {
-    return std::nullopt;
-  }
-  const auto found = numpy_dtype(dtype->text());
-  if (!found) return std::nullopt;
-  TensorType type{*found, {}};
-  for (size_t i = 0; i < shape->size(); ++i) {
-    const auto size = shape->item(i).integer();
-    if (!size || *size < 0) return std::nullopt;
-    type.shape.push_back(*size);
-  }
-  return type;
-}
 
 }  // namespace shardplan

@@ -17,7 +17,9 @@
 #include "io/plan/plan_file.h"
 
 #include <string>
+#include <type_traits>
 
+#include "base/checked.h"
 #include "base/text.h"
 #include "base/words.h"
 
@@ -32,368 +34,262 @@ class PlanWriter {
              const std::function<bool(std::string_view)>& sink)
       : manifest_(manifest), plan_(plan), sink_(sink) {}
 
-  bool write();
+  bool write() {
+    out_ = "{\"schema\":";
+    value(kPlanSchema);
+    line("model", manifest_.title);
+    line("name", manifest_.model_name);
+    line("format", manifest_.format);
+    line("facts", manifest_.facts);
+    line("mesh", plan_.mesh.axes());
+    if (!plan_.mesh.views().empty()) line("views", plan_.mesh.views());
+    line("on_indivisible", policy_name(plan_.on_indivisible));
+    line("strict", plan_.strict);
+    line("declared_axes", plan_.declared_axes);
+    if (!plan_.other_names.empty()) line("other_names", plan_.other_names);
+    if (plan_.run_as == RunAs::Hooks) {
+      line("run_as", kRunByHooks);
+      if (!plan_.hook_axis.empty()) line("hook_axis", plan_.hook_axis);
+    }
+    if (plan_.declarations.any()) {
+      line("declare", declaration_texts(plan_.declarations));
+    }
+    lines("rules", plan_.rules);
+    lines("placements", plan_.placements);
+    line_key("parameters");
+    out_ += '[';
+    for (size_t i = 0; i < manifest_.size(); ++i) {
+      out_ += i == 0 ? "\n" : ",\n";
+      pair(manifest_.name(i), plan_.placement_of[i]);
+      if (!flush(kFlush)) return false;
+    }
+    out_ += "\n]}\n";
+    return flush(0);
+  }
 
  private:
-  void key(std::string_view name);
-  void text(std::string_view value) { append_printable_json(out_, value); }
-  void number(int64_t value) { out_ += std::to_string(value); }
-  void boolean(bool value) { out_ += value ? "true" : "false"; }
-  void names(const std::vector<std::string>& values);
-  void spec(const PartitionSpec& spec);
-  void facts();
-  void state(const LayerStates& state);
-  void cached(const CachedTensor& cached);
-  void sizes(const std::vector<Axis>& axes);
-  void hook(const ModuleHook& hook);
-  void rule(const PlanRule& rule);
-  void placement(const Placement& placement);
-  void dealt(const ExpertPlacement& dealt);
-  void correction(const Correction& correction);
-  void stored_dim(const StoredDim& stored);
+  bool flush(size_t above) {
+    if (out_.size() <= above) return true;
+    const bool good = sink_(out_);
+    out_.clear();
+    return good;
+  }
+
+  // A key of the outermost map, on a line of its own, and its value.
+  void line_key(std::string_view name) {
+    out_ += ",\n";
+    value(name);
+    out_ += ':';
+  }
+  template <typename Value>
+  void line(std::string_view name, const Value& of_key) {
+    line_key(name);
+    value(of_key);
+  }
+  // The same for a list with one item per line.
+  template <typename Items>
+  void lines(std::string_view name, const Items& items) {
+    line_key(name);
+    list(items, [&](const auto& item) {
+      out_ += '\n';
+      value(item);
+    });
+    out_.insert(out_.size() - 1, "\n");
+  }
+
+  // A key of any other map: `,"name":`, without the comma at its start.
+  void key(std::string_view name) {
+    if (out_.back() != '{') out_ += ',';
+    value(name);
+    out_ += ':';
+  }
+  template <typename Value>
+  void member(std::string_view name, const Value& of_key) {
+    key(name);
+    value(of_key);
+  }
+  // The same unless the value is empty.
+  template <typename Value>
+  void member_if_any(std::string_view name, const Value& of_key) {
+    if (!of_key.empty()) member(name, of_key);
+  }
+
   template <typename Items, typename Item>
-  void list(const Items& items, Item item);
-  template <typename Items, typename Item>
-  void lines(const Items& items, Item item);
-  bool flush(size_t above);
+  void list(const Items& items, Item item) {
+    bool first = true;
+    out_ += '[';
+    for (const auto& each : items) {
+      if (!first) out_ += ',';
+      first = false;
+      item(each);
+    }
+    out_ += ']';
+  }
+
+  // Writes true or false, a number, a text, or a list of values.
+  template <typename Value>
+  void value(const Value& any) {
+    if constexpr (std::is_same_v<Value, bool>) {
+      out_ += any ? "true" : "false";
+    } else if constexpr (std::is_integral_v<Value>) {
+      out_ += std::to_string(any);
+    } else if constexpr (std::is_convertible_v<Value, std::string_view>) {
+      append_printable_json(out_, any);
+    } else {
+      list(any, [&](const auto& item) { value(item); });
+    }
+  }
+
+  // Writes a list of two values.
+  template <typename First, typename Second>
+  void pair(const First& first, const Second& second) {
+    out_ += '[';
+    value(first);
+    out_ += ',';
+    value(second);
+    out_ += ']';
+  }
+
+  // Writes `["fsdp",16]`.
+  void value(const Axis& axis) { pair(axis.name, axis.size); }
+  void value(const MeshView& view) { pair(view.name, view.axes); }
+
+  void value(const PartitionSpec& spec) {
+    list(spec.dims, [&](const AxisNames& axes) {
+      if (axes.empty()) {
+        out_ += "null";
+      } else if (axes.size() == 1) {
+        value(axes.front());
+      } else {
+        value(axes);
+      }
+    });
+  }
+
+  void value(const Facts& facts) {
+    out_ += '{';
+    member("from", nth(kFactsFromNames, facts.from));
+    for (const FactField& fact : kFactFields) {
+      const std::optional<int64_t>& number = facts.*fact.member;
+      if (number) member(fact.name, *number);
+    }
+    member_if_any("windows", facts.windows);
+    if (!facts.state.layers.empty()) {
+      key("state");
+      out_ += '{';
+      member("kinds", facts.state.kinds);
+      member("layers", facts.state.layers);
+      out_ += '}';
+    }
+    out_ += '}';
+  }
+
+  void value(const LayerState& state) {
+    if (state.known) {
+      value(state.cached);
+    } else {
+      out_ += "null";
+    }
+  }
+
+  void value(const CachedTensor& cached) {
+    out_ += '{';
+    member("name", cached.name);
+    member("per", nth(kCachedPerNames, cached.per));
+    member("heads", cached.heads);
+    member("width", cached.width);
+    if (cached.tokens != 0) member("tokens", cached.tokens);
+    if (cached.every != 1) member("every", cached.every);
+    if (cached.columns != 1) member("columns", cached.columns);
+    if (cached.dtype) member("dtype", dtype_name(*cached.dtype));
+    member_if_any("label", cached.label);
+    member_if_any("module", cached.module);
+    out_ += '}';
+  }
+
+  void value(const ModuleHook& hook) {
+    const auto layout = [&](std::string_view name, HookLayout of_hook) {
+      if (of_hook != HookLayout::AsIs) {
+        member(name, nth(kHookLayoutNames, of_hook));
+      }
+    };
+    out_ += '{';
+    layout("takes", hook.input_layout);
+    layout("reads", hook.desired_input_layout);
+    layout("gives", hook.output_layout);
+    member("task", nth(kHookTaskNames, hook.task));
+    if (hook.output_is_dtensor) member("gives_dtensor", true);
+    out_ += '}';
+  }
+
+  void value(const PlanRule& rule) {
+    out_ += '{';
+    member("pattern", rule.pattern);
+    member("spec", rule.spec);
+    member("file", rule.file);
+    member("line", rule.line);
+    member("shipped", rule.shipped);
+    if (rule.shards_parts) member("shards_parts", true);
+    if (rule.hook.is_known()) member("hook", rule.hook);
+    member_if_any("view", rule.view);
+    member_if_any("deal", rule.deal);
+    member("found", rule.matched);
+    member("won", rule.decided);
+    member("shadowed_by", rule.shadowed_by);
+    out_ += '}';
+  }
+
+  void value(const Correction& correction) {
+    out_ += '{';
+    member("dim", correction.dim);
+    member("code", code_id(correction.code));
+    member("dropped", correction.dropped);
+    member("reason", correction.reason);
+    out_ += '}';
+  }
+
+  void value(const StoredDim& stored) {
+    out_ += '{';
+    member("dim", stored.dim);
+    member("size", stored.size);
+    member("why", stored.why);
+    out_ += '}';
+  }
+
+  void value(const ExpertPlacement& dealt) {
+    out_ += '{';
+    member("axis", dealt.axis);
+    member("experts", dealt.experts);
+    if (dealt.rank >= 0) member("rank", dealt.rank);
+    out_ += '}';
+  }
+
+  void value(const Placement& placement) {
+    out_ += '{';
+    member("dtype", dtype_name(placement.type.dtype));
+    member("shape", placement.type.shape);
+    key("rule");
+    out_ += placement.rule == 0 ? "null" : std::to_string(placement.rule);
+    key("requested");
+    if (placement.requested) {
+      value(*placement.requested);
+    } else {
+      out_ += "null";
+    }
+    if (placement.resolved) member("meant", *placement.resolved);
+    member("spec", placement.spec);
+    member("corrections", placement.corrections);
+    member_if_any("stored", placement.stored_dims);
+    member_if_any("view", placement.view);
+    if (placement.dealt) member("dealt", *placement.dealt);
+    out_ += '}';
+  }
 
   const Manifest& manifest_;
   const Plan& plan_;
   const std::function<bool(std::string_view)>& sink_;
   std::string out_;
 };
-
-// Writes `,"name":`, without the comma at the start of a map.
-void PlanWriter::key(std::string_view name) {
-  if (out_.empty() || out_.back() != '{') out_ += ',';
-  text(name);
-  out_ += ':';
-}
-
-template <typename Items, typename Item>
-void PlanWriter::list(const Items& items, Item item) {
-  bool first = true;
-  out_ += '[';
-  for (const auto& value : items) {
-    if (!first) out_ += ',';
-    first = false;
-    item(value);
-  }
-  out_ += ']';
-}
-
-template <typename Items, typename Item>
-void PlanWriter::lines(const Items& items, Item item) {
-  list(items, [&](const auto& value) {
-    out_ += '\n';
-    item(value);
-  });
-  out_.insert(out_.size() - 1, "\n");
-}
-
-bool PlanWriter::flush(size_t above) {
-  if (out_.size() <= above) return true;
-  const bool good = sink_(out_);
-  out_.clear();
-  return good;
-}
-
-void PlanWriter::names(const std::vector<std::string>& values) {
-  list(values, [&](const std::string& value) { text(value); });
-}
-
-void PlanWriter::spec(const PartitionSpec& spec) {
-  list(spec.dims, [&](const AxisNames& axes) {
-    if (axes.empty()) {
-      out_ += "null";
-    } else if (axes.size() == 1) {
-      text(axes.front());
-    } else {
-      names(texts_of(axes));
-    }
-  });
-}
-
-void PlanWriter::facts() {
-  const Facts& facts = manifest_.facts;
-  out_ += '{';
-  key("from");
-  text(facts_from_name(facts.from));
-  for (const FactField& fact : kFactFields) {
-    const std::optional<int64_t>& value = facts.*fact.member;
-    if (!value) continue;
-    key(fact.name);
-    number(*value);
-  }
-  if (!facts.windows.empty()) {
-    key("windows");
-    list(facts.windows, [&](int64_t window) { number(window); });
-  }
-  if (!facts.state.layers.empty()) {
-    key("state");
-    state(facts.state);
-  }
-  out_ += '}';
-}
-
-// Writes null for a layer whose state is unknown.
-void PlanWriter::state(const LayerStates& state) {
-  out_ += '{';
-  key("kinds");
-  list(state.kinds, [&](const LayerState& kind) {
-    if (!kind.known) {
-      out_ += "null";
-      return;
-    }
-    list(kind.cached, [&](const CachedTensor& each) { cached(each); });
-  });
-  key("layers");
-  list(state.layers, [&](uint32_t kind) { number(kind); });
-  out_ += '}';
-}
-
-void PlanWriter::cached(const CachedTensor& cached) {
-  out_ += '{';
-  key("name");
-  text(cached.name);
-  key("per");
-  text(kCachedPerNames.at(static_cast<size_t>(cached.per)));
-  key("heads");
-  number(cached.heads);
-  key("width");
-  number(cached.width);
-  if (cached.tokens != 0) {
-    key("tokens");
-    number(cached.tokens);
-  }
-  if (cached.every != 1) {
-    key("every");
-    number(cached.every);
-  }
-  if (cached.dtype) {
-    key("dtype");
-    text(dtype_name(*cached.dtype));
-  }
-  for (const auto& [name, value] : {std::pair{"label", &cached.label},
-                                    std::pair{"module", &cached.module}}) {
-    if (value->empty()) continue;
-    key(name);
-    text(*value);
-  }
-  out_ += '}';
-}
-
-// Writes `[["fsdp",16],["tp",8]]`.
-void PlanWriter::sizes(const std::vector<Axis>& axes) {
-  list(axes, [&](const Axis& axis) {
-    out_ += '[';
-    text(axis.name);
-    out_ += ',';
-    number(axis.size);
-    out_ += ']';
-  });
-}
-
-void PlanWriter::hook(const ModuleHook& hook) {
-  key("hook");
-  out_ += '{';
-  const auto layout = [&](std::string_view name, HookLayout value) {
-    if (value == HookLayout::AsIs) return;
-    key(name);
-    text(kHookLayoutNames.at(static_cast<size_t>(value)));
-  };
-  layout("takes", hook.input_layout);
-  layout("reads", hook.desired_input_layout);
-  layout("gives", hook.output_layout);
-  key("task");
-  text(kHookTaskNames.at(static_cast<size_t>(hook.task)));
-  if (hook.output_is_dtensor) {
-    key("gives_dtensor");
-    boolean(true);
-  }
-  out_ += '}';
-}
-
-void PlanWriter::rule(const PlanRule& rule) {
-  out_ += '{';
-  key("pattern");
-  text(rule.pattern);
-  key("spec");
-  spec(rule.spec);
-  key("file");
-  text(rule.file);
-  key("line");
-  number(rule.line);
-  key("shipped");
-  boolean(rule.shipped);
-  if (rule.shards_parts) {
-    key("shards_parts");
-    boolean(true);
-  }
-  if (rule.hook.is_known()) hook(rule.hook);
-  if (!rule.view.empty()) {
-    key("view");
-    text(rule.view);
-  }
-  if (!rule.deal.empty()) {
-    key("deal");
-    text(rule.deal);
-  }
-  key("found");
-  number(rule.matched);
-  key("won");
-  number(rule.decided);
-  key("shadowed_by");
-  list(rule.shadowed_by, [&](int other) { number(other); });
-  out_ += '}';
-}
-
-void PlanWriter::correction(const Correction& correction) {
-  out_ += '{';
-  key("dim");
-  number(correction.dim);
-  key("code");
-  text(code_id(correction.code));
-  key("dropped");
-  names(texts_of(correction.dropped));
-  key("reason");
-  text(correction.reason);
-  out_ += '}';
-}
-
-void PlanWriter::stored_dim(const StoredDim& stored) {
-  out_ += '{';
-  key("dim");
-  number(stored.dim);
-  key("size");
-  number(stored.size);
-  key("why");
-  text(stored.why);
-  out_ += '}';
-}
-
-void PlanWriter::dealt(const ExpertPlacement& dealt) {
-  out_ += '{';
-  key("axis");
-  text(dealt.axis);
-  key("experts");
-  number(dealt.experts);
-  if (dealt.rank >= 0) {
-    key("rank");
-    number(dealt.rank);
-  }
-  out_ += '}';
-}
-
-void PlanWriter::placement(const Placement& placement) {
-  out_ += '{';
-  key("dtype");
-  text(dtype_name(placement.type.dtype));
-  key("shape");
-  list(placement.type.shape, [&](int64_t size) { number(size); });
-  key("rule");
-  if (placement.rule == 0) {
-    out_ += "null";
-  } else {
-    number(placement.rule);
-  }
-  key("requested");
-  if (placement.requested) {
-    spec(*placement.requested);
-  } else {
-    out_ += "null";
-  }
-  if (placement.resolved) {
-    key("meant");
-    spec(*placement.resolved);
-  }
-  key("spec");
-  spec(placement.spec);
-  key("corrections");
-  list(placement.corrections,
-       [&](const Correction& value) { correction(value); });
-  if (!placement.stored_dims.empty()) {
-    key("stored");
-    list(placement.stored_dims, [&](const StoredDim& dim) { stored_dim(dim); });
-  }
-  if (!placement.view.empty()) {
-    key("view");
-    text(placement.view);
-  }
-  if (placement.dealt) {
-    key("dealt");
-    dealt(*placement.dealt);
-  }
-  out_ += '}';
-}
-
-bool PlanWriter::write() {
-  const auto line_key = [&](std::string_view name) {
-    out_ += ",\n";
-    text(name);
-    out_ += ':';
-  };
-  out_ = "{\"schema\":";
-  text(kPlanSchema);
-  line_key("model");
-  text(manifest_.title);
-  line_key("name");
-  text(manifest_.model_name);
-  line_key("format");
-  text(manifest_.format);
-  line_key("facts");
-  facts();
-  line_key("mesh");
-  sizes(plan_.mesh.axes());
-  if (!plan_.mesh.views().empty()) {
-    line_key("views");
-    list(plan_.mesh.views(), [&](const MeshView& view) {
-      out_ += '[';
-      text(view.name);
-      out_ += ',';
-      sizes(view.axes);
-      out_ += ']';
-    });
-  }
-  line_key("on_indivisible");
-  text(policy_name(plan_.on_indivisible));
-  line_key("strict");
-  boolean(plan_.strict);
-  line_key("declared_axes");
-  names(texts_of(plan_.declared_axes));
-  if (!plan_.other_names.empty()) {
-    line_key("other_names");
-    names(texts_of(plan_.other_names));
-  }
-  if (plan_.run_as == RunAs::Hooks) {
-    line_key("run_as");
-    text(kRunByHooks);
-    if (!plan_.hook_axis.empty()) {
-      line_key("hook_axis");
-      text(plan_.hook_axis);
-    }
-  }
-  if (plan_.declarations.any()) {
-    line_key("declare");
-    names(declaration_texts(plan_.declarations));
-  }
-  line_key("rules");
-  lines(plan_.rules, [&](const PlanRule& value) { rule(value); });
-  line_key("placements");
-  lines(plan_.placements, [&](const Placement& value) { placement(value); });
-  line_key("parameters");
-  out_ += '[';
-  for (size_t i = 0; i < manifest_.size(); ++i) {
-    out_ += i == 0 ? "\n[" : ",\n[";
-    text(manifest_.name(i));
-    out_ += ',';
-    number(plan_.placement_of[i]);
-    out_ += ']';
-    if (!flush(kFlush)) return false;
-  }
-  out_ += "\n]}\n";
-  return flush(0);
-}
 
 }  // namespace
 
@@ -408,7 +304,7 @@ bool is_plan(std::string_view head) {
   if (first == std::string_view::npos || head[first] != '{') return false;
   const std::string_view start = head.substr(first, kLooksAt);
   return contains(start, "\"schema\"") &&
-         start.find("\"" + std::string(kPlanFamily)) != std::string_view::npos;
+         contains(start, "\"" + std::string(kPlanFamily));
 }
 
 }  // namespace shardplan

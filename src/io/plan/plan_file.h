@@ -35,8 +35,4 @@ inline constexpr std::array<std::string_view, 6> kHookTaskNames = {
     "none",        "sum_gradients", "sum_output_gradients",
     "read_shards", "sum_experts",   "own_experts"};
 
-inline std::string_view facts_from_name(FactsFrom from) {
-  return kFactsFromNames.at(static_cast<size_t>(from));
-}
-
 }  // namespace shardplan

@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/plan/plan_values.h"
 
-#include <algorithm>
 #include <climits>
 #include <optional>
-#include <type_traits>
 
 #include "base/text.h"
 #include "base/words.h"
 #include "io/plan/plan_file.h"
 
 namespace shardplan {
-
-namespace {
 
 using Token = JsonReader::Token;
 
@@ -23,50 +19,29 @@ bool read_name(JsonReader& json, std::string_view what, AxisName& name) {
   return true;
 }
 
-using ReadName = bool (*)(JsonReader&, std::string_view, AxisName&);
-
-bool read_list(JsonReader& json, std::string_view what, AxisNames& names,
-               ReadName read) {
-  return json.list(
-      what, [&] { return read(json, "an axis name", names.emplace_back()); });
-}
-
-bool read_dims(JsonReader& json, std::string_view what, PartitionSpec& spec,
-               ReadName read) {
-  return json.list(what, [&] {
-    AxisNames& axes = spec.dims.emplace_back();
-    if (json.token() == Token::Null) return true;
-    const std::string entry = "an entry of " + std::string(what);
-    if (json.token() == Token::BeginArray) {
-      return read_list(json, entry, axes, read);
-    }
-    return read(json, entry, axes.emplace_back());
-  });
-}
-
-}  // namespace
-
 bool read_axis_name(JsonReader& json, std::string_view what, AxisName& axis) {
   if (!read_name(json, what, axis)) return false;
   return is_axis_name(axis) || axis == kUnconstrained ||
          json.malformed(json.span(), "`" + axis + "` is not a valid axis name");
 }
 
-bool read_axes(JsonReader& json, std::string_view what, AxisNames& axes) {
-  return read_list(json, what, axes, read_axis_name);
+bool read_names(JsonReader& json, std::string_view what, ReadName read,
+                AxisNames& names) {
+  return json.list(
+      what, [&] { return read(json, "an axis name", names.emplace_back()); });
 }
 
-bool read_names(JsonReader& json, std::string_view what, AxisNames& names) {
-  return read_list(json, what, names, read_name);
-}
-
-bool read_spec(JsonReader& json, std::string_view what, PartitionSpec& spec) {
-  return read_dims(json, what, spec, read_axis_name);
-}
-
-bool read_name_spec(JsonReader& json, std::string_view what,
-                    PartitionSpec& spec) {
-  return read_dims(json, what, spec, read_name);
+bool read_spec(JsonReader& json, std::string_view what, ReadName read,
+               PartitionSpec& spec) {
+  return json.list(what, [&] {
+    AxisNames& axes = spec.dims.emplace_back();
+    if (json.token() == Token::Null) return true;
+    const std::string entry = "an entry of " + std::string(what);
+    if (json.token() == Token::BeginArray) {
+      return read_names(json, entry, read, axes);
+    }
+    return read(json, entry, axes.emplace_back());
+  });
 }
 
 bool read_int(JsonReader& json, std::string_view what, int64_t limit,
@@ -97,24 +72,19 @@ bool read_dealt(JsonReader& json, ExpertPlacement& dealt) {
     if (key == "rank") return json.size("`rank`", dealt.rank);
     return json.skip();
   });
-  if (!good) return false;
-  return (!dealt.axis.empty() && dealt.experts > 0) ||
-         json.malformed(where,
-                        "`dealt` must give an axis and a number of experts");
+  return good &&
+         ((!dealt.axis.empty() && dealt.experts > 0) ||
+          json.malformed(where,
+                         "`dealt` must give an axis and a number of experts"));
 }
 
 bool read_hook(JsonReader& json, ModuleHook& hook) {
   const auto choice = [&](auto names, auto& value) {
     std::string name;
     if (!json.string("`hook`", name)) return false;
-    const auto found = std::ranges::find(names, name);
-    if (found == names.end()) {
-      return json.malformed(json.span(),
-                            in_backticks(name) + " is not a known hook value");
-    }
-    value = static_cast<std::remove_reference_t<decltype(value)>>(
-        found - names.begin());
-    return true;
+    return choose(names, name, value) ||
+           json.malformed(json.span(),
+                          in_backticks(name) + " is not a known hook value");
   };
   return json.map("`hook`", [&](const std::string& key, Span) {
     if (key == "takes") return choice(kHookLayoutNames, hook.input_layout);
@@ -132,7 +102,7 @@ bool read_hook(JsonReader& json, ModuleHook& hook) {
 bool read_rule(JsonReader& json, PlanRule& rule) {
   return json.map("a rule", [&](const std::string& key, Span) {
     if (key == "pattern") return json.string("`pattern`", rule.pattern);
-    if (key == "spec") return read_name_spec(json, "`spec`", rule.spec);
+    if (key == "spec") return read_spec(json, "`spec`", read_name, rule.spec);
     if (key == "file") return json.string("`file`", rule.file);
     if (key == "line") return json.size("`line`", rule.line);
     if (key == "shipped") return json.boolean("`shipped`", rule.shipped);
@@ -152,22 +122,20 @@ bool read_rule(JsonReader& json, PlanRule& rule) {
   });
 }
 
-bool read_code(JsonReader& json, Code& code) {
-  std::string text;
-  if (!json.string("`code`", text)) return false;
-  const std::optional<Code> found = find_code(text);
-  if (!found) return json.malformed(json.span(), "unknown code `" + text + "`");
-  code = *found;
-  return true;
-}
-
 bool read_correction(JsonReader& json, std::vector<Correction>& corrections) {
   Correction& correction = corrections.emplace_back();
   return json.map("a correction", [&](const std::string& key, Span) {
     if (key == "dim") return read_int(json, "`dim`", INT_MAX, correction.dim);
-    if (key == "code") return read_code(json, correction.code);
+    if (key == "code") {
+      std::string text;
+      if (!json.string("`code`", text)) return false;
+      const std::optional<Code> found = find_code(text);
+      correction.code = found.value_or(correction.code);
+      return found ||
+             json.malformed(json.span(), "unknown code `" + text + "`");
+    }
     if (key == "dropped") {
-      return read_names(json, "`dropped`", correction.dropped);
+      return read_names(json, "`dropped`", read_name, correction.dropped);
     }
     if (key == "reason") return json.string("`reason`", correction.reason);
     return json.skip();

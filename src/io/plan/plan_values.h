@@ -5,6 +5,7 @@
 // the reason has been reported.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -15,15 +16,27 @@
 
 namespace shardplan {
 
-// These also accept the name that stands for UNCONSTRAINED, which a requested
-// spec may contain.
+// Sets `value` to the one with that name; `names` are in the order of the
+// values. Returns false, with nothing reported, if there is none.
+template <typename Names, typename Value>
+bool choose(const Names& names, std::string_view name, Value& value) {
+  const auto found = std::ranges::find(names, name);
+  if (found == names.end()) return false;
+  value = static_cast<Value>(found - names.begin());
+  return true;
+}
+
+// Reads a name, which need not be a mesh axis.
+bool read_name(JsonReader& json, std::string_view what, AxisName& name);
+// Reads the name of an axis, or the name that stands for UNCONSTRAINED, which a
+// requested spec may contain.
 bool read_axis_name(JsonReader& json, std::string_view what, AxisName& axis);
-bool read_axes(JsonReader& json, std::string_view what, AxisNames& axes);
-bool read_spec(JsonReader& json, std::string_view what, PartitionSpec& spec);
-// These read names that need not be mesh axes.
-bool read_names(JsonReader& json, std::string_view what, AxisNames& names);
-bool read_name_spec(JsonReader& json, std::string_view what,
-                    PartitionSpec& spec);
+// These read names with one of the functions above.
+using ReadName = bool (*)(JsonReader&, std::string_view, AxisName&);
+bool read_names(JsonReader& json, std::string_view what, ReadName read,
+                AxisNames& names);
+bool read_spec(JsonReader& json, std::string_view what, ReadName read,
+               PartitionSpec& spec);
 // Reads an integer from 0 to `limit`.
 bool read_int(JsonReader& json, std::string_view what, int64_t limit,
               int& value);

@@ -2,14 +2,14 @@
 #include "io/python/choices.h"
 
 #include <algorithm>
-#include <array>
 #include <memory>
 #include <set>
 #include <utility>
 
 #include "base/text.h"
 #include "base/words.h"
-#include "core/spec.h"
+#include "io/python/moe_spec.h"
+#include "syntax/utf8.h"
 
 namespace shardplan {
 namespace {
@@ -20,8 +20,7 @@ constexpr int kMaxChoiceDepth = 64;
 std::string brief(std::string_view text) {
   std::string line;
   for (const char c : text) {
-    const bool blank = c == ' ' || c == '\n' || c == '\t' || c == '\r';
-    if (!blank) {
+    if (!is_blank(c)) {
       line += c;
     } else if (!line.empty() && line.back() != ' ') {
       line += ' ';
@@ -52,33 +51,22 @@ struct Question {
   Span where;
   std::vector<std::string> readings;
 };
-constexpr size_t kMaxReadings = 4;
+constexpr int64_t kMaxReadings = 4;
 
 std::optional<bool> given_answer(const PythonChoices& choices,
                                  std::string_view name) {
   const RuleAnswer* answer = choices.reading.find_answer(name);
   if (answer == nullptr) return std::nullopt;
-  const std::string& text = answer->value;
-  if (text == "true" || text == "True" || text == "1") return true;
-  if (text == "false" || text == "False" || text == "0") return false;
+  if (has_word("true True 1", answer->value)) return true;
+  if (has_word("false False 0", answer->value)) return false;
   return std::nullopt;
-}
-
-std::optional<bool> answer_of(const PythonChoices& choices,
-                              std::string_view name) {
-  std::vector<std::string>& all = choices.questions;
-  if (!contains(all, name)) all.emplace_back(name);
-  return given_answer(choices, name);
 }
 
 class ChoiceSettler {
  public:
   ChoiceSettler(std::span<const PythonToken> tokens,
                 const PythonChoices& choices, Diagnostics& diags)
-      : tokens_(tokens),
-        choices_(choices),
-        answers_(python_answers(choices)),
-        diags_(diags) {}
+      : tokens_(tokens), answers_(python_answers(choices)), diags_(diags) {}
 
   std::optional<PythonValue> run(const PythonObject& object) {
     auto result = settle(object, 0);
@@ -87,18 +75,15 @@ class ChoiceSettler {
       auto report =
           diags_.error(Code::MalformedDocument, question.where,
                        "the table depends on " + in_backticks(question.name));
-      const size_t shown = std::min(question.readings.size(), kMaxReadings);
-      for (size_t i = 0; i < shown; ++i) report.fact(question.readings[i]);
-      if (shown < question.readings.size()) {
-        report.fact("and " + plural(static_cast<int64_t>(
-                                        question.readings.size() - shown),
-                                    "more place"));
+      int64_t more = -kMaxReadings;
+      for (const std::string& reading : question.readings) {
+        if (++more <= 0) report.fact(reading);
       }
+      if (more > 0) report.fact("and " + plural(more, "more place"));
       report.help("pass `--set " + question.name + "=true` or `--set " +
                   question.name + "=false`");
     }
-    if (!open_.empty()) return std::nullopt;
-    return result;
+    return open_.empty() ? result : std::nullopt;
   }
 
  private:
@@ -117,7 +102,7 @@ class ChoiceSettler {
   // Copies only the object's own fields, so that a name with a plain value
   // stays a name.
   static PythonValue plain(const PythonObject& object) {
-    return {object.kind, object.text, {}, object.where, ""};
+    return {object.kind, object.text, {}, object.where};
   }
 
   std::optional<PythonValue> settle(const PythonObject& object, int depth) {
@@ -130,25 +115,15 @@ class ChoiceSettler {
           "write the value itself");
     }
     if (object.is_opaque) return plain(object);
-    switch (object.kind) {
-      case PythonKind::Choice:
-        return choice(object, depth);
-      case PythonKind::Sum:
-        return sum(object, depth);
-      case PythonKind::Starred:
-        return refuse(object.where, "this cannot be unpacked here",
-                      "write the rules out");
-      case PythonKind::Tuple:
-      case PythonKind::List:
-      case PythonKind::Call:
-        return with_items(object, depth);
-      default:
-        return plain(object);
+    if (object.kind == PythonKind::Choice) return choice(object, depth);
+    if (object.kind == PythonKind::Sum) return sum(object, depth);
+    if (object.kind == PythonKind::Starred) {
+      return refuse(object.where, "this cannot be unpacked here",
+                    "write the rules out");
     }
-  }
-
-  static bool is_sequence(const PythonValue& value) {
-    return value.kind == PythonKind::Tuple || value.kind == PythonKind::List;
+    const bool has_items =
+        object.is_sequence() || object.kind == PythonKind::Call;
+    return has_items ? with_items(object, depth) : plain(object);
   }
 
   std::optional<PythonValue> with_items(const PythonObject& object, int depth) {
@@ -161,7 +136,7 @@ class ChoiceSettler {
       if (!settled) return std::nullopt;
       const bool is_dict =
           settled->kind == PythonKind::Call && settled->text == "dict";
-      if ((is_map && !is_dict) || (is_list && !is_sequence(*settled))) {
+      if ((is_map && !is_dict) || (is_list && !is_python_sequence(*settled))) {
         return refuse(
             item.value->where,
             in_backticks(brief(item.value->where.text())) +
@@ -177,9 +152,15 @@ class ChoiceSettler {
       settled->keyword = item.keyword;
       result.items.push_back(*std::move(settled));
     }
-    const bool is_moe = object.kind == PythonKind::Call &&
-                        last_word(object.text) == "get_moe_partition_spec";
-    return is_moe ? moe_spec(result) : result;
+    if (object.kind != PythonKind::Call || !is_moe_spec_call(object.text)) {
+      return result;
+    }
+    const auto ask = [&](const PythonValue& name, const std::string& if_true,
+                         const std::string& if_false) {
+      add_question(std::string(last_word(name.text)), name.where, if_true,
+                   if_false);
+    };
+    return moe_partition_spec(result, answers_, ask, diags_);
   }
 
   // Concatenates sequences of one kind, or strings.
@@ -189,7 +170,7 @@ class ChoiceSettler {
       auto part = settle(*item.value, depth + 1);
       if (!part) return std::nullopt;
       const bool is_known =
-          is_sequence(*part) || part->kind == PythonKind::String;
+          is_python_sequence(*part) || part->kind == PythonKind::String;
       if (!is_known || (result && result->kind != part->kind)) {
         const std::string text = in_backticks(brief(item.value->where.text()));
         return refuse(
@@ -242,164 +223,11 @@ class ChoiceSettler {
     Question& open = known != open_.end()
                          ? *known
                          : open_.emplace_back(Question{name, where, {}});
-    open.readings.push_back(
-        "line " + std::to_string(where.file->position(where.begin).line) +
-        ": " + if_true + " if true, " + if_false + " if false");
-  }
-
-  std::optional<bool> ask(const std::string& name, Span where,
-                          const std::string& if_true,
-                          const std::string& if_false) {
-    const auto answer = answer_of(choices_, name);
-    if (!answer) add_question(name, where, if_true, if_false);
-    return answer;
-  }
-
-  struct MoeArguments {
-    std::string direction;
-    std::array<PythonValue, 7> values;
-    std::array<bool, 7> given = {};
-  };
-  static constexpr std::array<std::string_view, 7> kMoeNames = {
-      "partition_manager", "direction",      "tensors_are_expert", "is_bias",
-      "fsdp_is_ep_bound",  "sp_is_ep_bound", "module_view"};
-  enum MoeArgument { Manager, Direction, Tensors, Bias, Fsdp, Sp, View };
-
-  static std::optional<bool> literal_bool(const PythonValue& value) {
-    if (value.kind != PythonKind::Name) return std::nullopt;
-    if (value.text == "True") return true;
-    if (value.text == "False") return false;
-    return std::nullopt;
-  }
-
-  // Returns the spec that EasyDeL 0.2's get_moe_partition_spec returns; its
-  // axes are those of eformer's PartitionAxis.
-  static PartitionSpec moe_axes(const MoeArguments& all, bool is_bias,
-                                bool is_view, bool tensors, bool fsdp, bool sp,
-                                bool in_short) {
-    const auto axis = [&](const char* brief_name, const char* semantic) {
-      return AxisName(in_short ? brief_name : semantic);
-    };
-    const AxisName tp = axis("tp", "__TENSOR_PARALLEL__");
-    PartitionSpec spec;
-    if (tensors) {
-      spec.dims = {{tp}, {}};
-      if (!is_bias) spec.dims.emplace_back();
-      return spec;
-    }
-    AxisNames experts = {axis("ep", "__EXPERT_PARALLEL__")};
-    if (is_view && sp) experts.push_back(axis("sp", "__SEQUENCE_PARALLEL__"));
-    if (is_view && fsdp) {
-      experts.push_back(axis("fsdp", "__FULLY_SHARDED_DATA_PARALLEL__"));
-    }
-    if (is_bias) {
-      spec.dims = {experts, {tp}};
-    } else if (all.direction == "column") {
-      spec.dims = {experts, {}, {tp}};
-    } else {
-      spec.dims = {experts, {tp}, {}};
-    }
-    return spec;
-  }
-
-  std::optional<PythonValue> moe_spec(const PythonValue& call) {
-    MoeArguments all;
-    for (size_t i = 0; i < call.items.size(); ++i) {
-      const PythonValue& item = call.items[i];
-      const auto* const found =
-          item.keyword.empty()
-              ? kMoeNames.begin() +
-                    static_cast<std::ptrdiff_t>(std::min(i, kMoeNames.size()))
-              : std::ranges::find(kMoeNames, item.keyword);
-      if (found == kMoeNames.end()) {
-        return refuse(item.where,
-                      "unknown argument of `get_moe_partition_spec`",
-                      "write the PartitionSpec that it returns");
-      }
-      const auto at = static_cast<size_t>(found - kMoeNames.begin());
-      all.values[at] = item;
-      all.given[at] = true;
-    }
-    all.direction = all.values[Direction].text;
-    const std::optional<bool> is_bias = fixed(all, Bias);
-    const std::optional<bool> is_view = fixed(all, View);
-    const bool is_direction =
-        all.values[Direction].kind == PythonKind::String &&
-        (all.direction == "column" || all.direction == "row");
-    if (!is_direction || !is_bias || !is_view || !all.given[Tensors]) {
-      return refuse(
-          call.where,
-          "this `get_moe_partition_spec` call cannot be evaluated: it needs "
-          "`direction`, `tensors_are_expert`, and literals for "
-          "`is_bias` and `module_view`",
-          "write the PartitionSpec that it returns");
-    }
-    const auto text = [&](bool tensors, bool fsdp, bool sp) {
-      return in_backticks(python_spec(
-          moe_axes(all, *is_bias, *is_view, tensors, fsdp, sp, true)));
-    };
-    note_argument(all, Fsdp);
-    note_argument(all, Sp);
-    const auto tensors =
-        argument(all, Tensors, text(true, true, true), text(false, true, true));
-    bool fsdp = true;
-    bool sp = true;
-    if (tensors == false && *is_view) {
-      sp = argument(all, Sp, text(false, true, true), text(false, true, false))
-               .value_or(true);
-      fsdp = argument(all, Fsdp, text(false, true, sp), text(false, false, sp))
-                 .value_or(true);
-    }
-    return spec_value(moe_axes(all, *is_bias, *is_view, tensors.value_or(true),
-                               fsdp, sp, false),
-                      call.where);
-  }
-
-  // Returns the literal value of an argument; false, the default, if absent.
-  static std::optional<bool> fixed(const MoeArguments& all, size_t at) {
-    if (!all.given[at]) return false;
-    return literal_bool(all.values[at]);
-  }
-
-  void note_argument(const MoeArguments& all, size_t at) {
-    const PythonValue& value = all.values[at];
-    if (all.given[at] && value.kind == PythonKind::Name &&
-        !literal_bool(value)) {
-      answer_of(choices_, last_word(value.text));
-    }
-  }
-
-  // Returns the value of an argument; true, the default of both, if absent.
-  std::optional<bool> argument(const MoeArguments& all, size_t at,
-                               const std::string& if_true,
-                               const std::string& if_false) {
-    if (!all.given[at]) return true;
-    const PythonValue& value = all.values[at];
-    if (const auto literal = literal_bool(value)) return literal;
-    return ask(std::string(last_word(value.text)), value.where, if_true,
-               if_false);
-  }
-
-  static PythonValue spec_value(const PartitionSpec& spec, Span where) {
-    PythonValue call{PythonKind::Call, "PartitionSpec", {}, where, ""};
-    for (const AxisNames& axes : spec.dims) {
-      PythonValue entry{PythonKind::None, "", {}, where, ""};
-      if (axes.size() > 1) entry.kind = PythonKind::Tuple;
-      for (const AxisName& axis : axes) {
-        PythonValue text{PythonKind::String, axis, {}, where, ""};
-        if (axes.size() == 1) {
-          entry = std::move(text);
-        } else {
-          entry.items.push_back(std::move(text));
-        }
-      }
-      call.items.push_back(std::move(entry));
-    }
-    return call;
+    open.readings.push_back("line " + line_of(where) + ": " + if_true +
+                            " if true, " + if_false + " if false");
   }
 
   std::span<const PythonToken> tokens_;
-  const PythonChoices& choices_;
   PythonAnswers answers_;
   Diagnostics& diags_;
   std::vector<Question> open_;

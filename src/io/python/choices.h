@@ -4,7 +4,8 @@
 //
 // `X if self.fused else Y` depends on the answer `fused=true`
 // (RuleReading::answers), `*NAME` and `**NAME` on the value of the name, and
-// EasyDeL's get_moe_partition_spec(..) on what that function returns.
+// EasyDeL's get_moe_partition_spec(..) on what that function returns
+// (io/python/moe_spec.h).
 #pragma once
 
 #include <optional>
@@ -28,6 +29,11 @@ struct PythonChoices {
 
 // Returns answers to conditions; each name asked for becomes a question.
 PythonAnswers python_answers(const PythonChoices& choices);
+
+// Returns whether the value is a tuple or a list.
+inline bool is_python_sequence(const PythonValue& value) {
+  return value.kind == PythonKind::Tuple || value.kind == PythonKind::List;
+}
 
 // Evaluates an object and everything in it to a value. Returns nullopt, with
 // the reason reported (SP002), when an answer is missing or something cannot be

@@ -22,23 +22,17 @@ constexpr std::string_view kName = "python";
 bool is_mesh_axis(const AxisName& name, const RuleSet& rules,
                   const Mesh& mesh) {
   if (!is_axis_name(name) || name == "_") return false;  // "logical:embed"
-  const bool logical = std::ranges::any_of(
-      rules.logical_rules,
-      [&](const LogicalRule& rule) { return rule.name == name; });
-  if (logical) return false;
+  if (find_named(rules.logical_rules, name) != nullptr) return false;
   return mesh.find(name) || contains(rules.declared_axes, name) ||
          !find_semantic_token(name, true);
 }
 
 bool names_mesh_axes_only(const RuleSet& rules, const Mesh& mesh) {
-  for (const Rule& rule : rules.rules) {
-    for (const AxisNames& axes : rule.spec.dims) {
-      for (const AxisName& axis : axes) {
-        if (!is_mesh_axis(axis, rules, mesh)) return false;
-      }
-    }
-  }
-  return true;
+  return std::ranges::all_of(rules.rules, [&](const Rule& rule) {
+    return std::ranges::all_of(axes_in(rule.spec), [&](const AxisName& axis) {
+      return is_mesh_axis(axis, rules, mesh);
+    });
+  });
 }
 
 std::string why_resolved(const ExportInput& input) {
@@ -111,16 +105,8 @@ std::optional<std::string> write(const ExportInput& input, Diagnostics& diags) {
          (entries.empty() ? "" : "\n") + entries + ")\n";
 }
 
-}  // namespace
-
-const ExportTarget kPythonTarget = {
-    kName, "a table of patterns and PartitionSpecs (EasyLM, EasyDeL, eFormer)",
-    write};
-
 // The export target `jax`: a Python module with a dict from names to
 // PartitionSpecs, and the mesh. The module depends only on JAX and NumPy.
-
-namespace {
 
 constexpr std::string_view kJaxName = "jax";
 
@@ -159,14 +145,16 @@ def named_shardings(devices=None):
     }
 )";
 
+template <typename Range, typename TextOf>
+std::string tuple_text(const Range& range, TextOf text_of) {
+  return "(" + joined_of(range, ", ", text_of) +
+         (range.size() == 1 ? ",)" : ")");
+}
+
 // Returns `(4, 2)` or `(8,)`.
 std::string sizes_text(const std::vector<Axis>& axes) {
-  std::string text = "(";
-  for (const Axis& axis : axes) {
-    text += (text.size() == 1 ? "" : " ") + std::to_string(axis.size) + ",";
-  }
-  if (axes.size() > 1) text.pop_back();
-  return text + ")";
+  return tuple_text(axes,
+                    [](const Axis& axis) { return std::to_string(axis.size); });
 }
 
 AxisNames names_of(const std::vector<Axis>& axes) {
@@ -237,17 +225,9 @@ std::optional<std::string> write_jax(const ExportInput& input,
          std::string(views.empty() ? "" : kMakeMeshes);
 }
 
-}  // namespace
-
-const ExportTarget kJaxTarget = {
-    kJaxName, "a Python module: a PartitionSpec per parameter, and the mesh",
-    write_jax, ExportViews::Views};
-
 // The export target `flax`: logical axis rules of flax, and the logical axes of
 // the parameters. JAX rejects axes that do not divide a dimension, so a plan
 // that drops such axes cannot be expressed.
-
-namespace {
 
 constexpr std::string_view kFlaxName = "flax";
 
@@ -257,12 +237,7 @@ std::string label_text(const std::optional<std::string>& label) {
 
 // Returns `("embed", None)`, `("embed",)` or `()`.
 std::string labels_text(const AxisLabels& labels) {
-  std::string text = "(";
-  for (const auto& label : labels) {
-    text += (text.size() == 1 ? "" : " ") + label_text(label) + ",";
-  }
-  if (labels.size() > 1) text.pop_back();
-  return text + ")";
+  return tuple_text(labels, label_text);
 }
 
 bool divides_everything(const ExportInput& input, Diagnostics& diags) {
@@ -323,6 +298,14 @@ std::optional<std::string> write_flax(const ExportInput& input,
 }
 
 }  // namespace
+
+const ExportTarget kPythonTarget = {
+    kName, "a table of patterns and PartitionSpecs (EasyLM, EasyDeL, eFormer)",
+    write};
+
+const ExportTarget kJaxTarget = {
+    kJaxName, "a Python module: a PartitionSpec per parameter, and the mesh",
+    write_jax, ExportViews::Views};
 
 const ExportTarget kFlaxTarget = {
     kFlaxName, "flax logical axis rules, and the parameters' logical axes",

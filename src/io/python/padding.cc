@@ -6,7 +6,7 @@
 
 #include "base/text.h"
 #include "base/words.h"
-#include "io/python/rules.h"
+#include "io/python/path_patterns.h"
 #include "syntax/python_statements.h"
 
 namespace shardplan {
@@ -14,8 +14,7 @@ namespace {
 
 bool is_spec_call(std::span<const PythonToken> tokens, size_t at) {
   return at + 1 < tokens.size() && tokens[at + 1].is("(") &&
-         (tokens[at].is("PartitionSpec") || tokens[at].is("PS") ||
-          tokens[at].is("P"));
+         tokens[at].is_one_of("PartitionSpec PS P");
 }
 
 // Returns whether the arguments are `None, *v`, `*(None,) + v`, `*((None,) +
@@ -29,9 +28,7 @@ bool pads_left(std::span<const PythonToken> tokens, size_t begin, size_t end) {
       if (values > 0) return false;
       ++nones;
     } else if (token.kind == PythonTokenKind::Name) {
-      const bool is_copy = token.is("tuple") || token.is("list");
-      const bool is_attribute = tokens[i - 1].is(".");
-      if (!is_copy && !is_attribute) ++values;
+      if (!token.is_one_of("tuple list") && !tokens[i - 1].is(".")) ++values;
     } else if (token.kind != PythonTokenKind::Operator || token.is("[") ||
                token.is("-")) {
       if (!token.is("[") || i + 1 >= end || !tokens[i + 1].is("None")) {
@@ -51,8 +48,7 @@ bool changes_rank(std::span<const PythonToken> tokens, size_t begin,
   for (size_t i = begin; i < end; ++i) {
     has_none = has_none || tokens[i].is("None");
     has_star = has_star || (tokens[i].is("*") &&
-                            (i == begin || tokens[i - 1].is(",") ||
-                             tokens[i - 1].is("(") || tokens[i - 1].is("[")));
+                            (i == begin || tokens[i - 1].is_one_of(", ( [")));
   }
   return has_none && has_star;
 }
@@ -98,10 +94,10 @@ class PaddingFinder {
       if (padding || !pads_left(tokens_, i + 2, end)) return refuse();
       std::vector<const PythonStatement*> around;
       find_around(statements, i, around);
-      PythonPadding found{{}, where_};
-      bool is_off = false;
-      if (!conditions(around, i, end, found, is_off)) return false;
-      if (!is_off) padding = std::move(found);
+      parts_.clear();
+      is_off_ = false;
+      if (!conditions(around, i, end)) return false;
+      if (!is_off_) padding = {parts_, where_};
     }
     return true;
   }
@@ -119,18 +115,13 @@ class PaddingFinder {
   // Reads the conditions of the padding: each `if` statement around the call,
   // and an `if` expression after it.
   bool conditions(const std::vector<const PythonStatement*>& around, size_t at,
-                  size_t end, PythonPadding& found, bool& is_off) {
+                  size_t end) {
     for (const PythonStatement* statement : around) {
       const bool is_header = statement->is_compound && statement->end <= at;
       const PythonToken& word = tokens_[statement->begin];
-      if (!is_header || word.is("def") || word.is("class") || word.is("for") ||
-          word.is("with") || word.is("async")) {
-        continue;
-      }
+      if (!is_header || word.is_one_of("def class for with async")) continue;
       if (!word.is("if")) return refuse();
-      if (!condition(statement->begin + 1, statement->end, found, is_off)) {
-        return false;
-      }
+      if (!condition(statement->begin + 1, statement->end)) return false;
     }
     if (around.empty()) return true;
     // This reads `P(..) if v is not None else None) if any(..) else v`.
@@ -139,11 +130,10 @@ class PaddingFinder {
       if (!tokens_[i].is("if")) continue;
       size_t stop = i + 1;
       for (int depth = 0; stop < last; ++stop) {
-        if (opens_python_bracket(tokens_[stop])) ++depth;
-        if (closes_python_bracket(tokens_[stop]) && --depth < 0) break;
-        if (depth == 0 && tokens_[stop].is("else")) break;
+        depth += python_nesting(tokens_[stop]);
+        if (depth < 0 || (depth == 0 && tokens_[stop].is("else"))) break;
       }
-      if (!condition(i + 1, stop, found, is_off)) return false;
+      if (!condition(i + 1, stop)) return false;
       i = stop;
     }
     return true;
@@ -164,7 +154,7 @@ class PaddingFinder {
     return looks && (past == end || is_there);
   }
 
-  bool condition(size_t begin, size_t end, PythonPadding& found, bool& is_off) {
+  bool condition(size_t begin, size_t end) {
     const auto is = [&](size_t at, std::string_view text) {
       return at < end && tokens_[at].is(text);
     };
@@ -177,7 +167,7 @@ class PaddingFinder {
                           is(begin + 2, "not") && is(begin + 3, "None");
     if (is_kind || is_there || is_match(begin, end)) return true;
     if (is_text(begin) && is(begin + 1, "in") && end == begin + 3) {
-      found.parts.push_back(tokens_[begin].text);
+      parts_.push_back(tokens_[begin].text);
       return true;
     }
     // any(x in k for x in [..])
@@ -187,7 +177,7 @@ class PaddingFinder {
         is(begin + 2, tokens_[begin + 6].text)) {
       for (size_t i = begin + 9; i + 1 < past_[begin + 8]; ++i) {
         if (is_text(i)) {
-          found.parts.push_back(tokens_[i].text);
+          parts_.push_back(tokens_[i].text);
         } else if (!is(i, ",")) {
           return refuse();
         }
@@ -198,7 +188,7 @@ class PaddingFinder {
         read_python_condition(tokens_, begin, end, answers_);
     if (!read.is_understood) return refuse();
     if (read.value) {
-      is_off = is_off || !*read.value;
+      is_off_ = is_off_ || !*read.value;
       return true;
     }
     const PythonCondition::Open& open = read.open.front();
@@ -215,7 +205,10 @@ class PaddingFinder {
   const PythonAnswers& answers_;
   Diagnostics& diags_;
   std::vector<size_t> past_;
+  // The call that pads, and what its conditions say so far.
   Span where_;
+  std::vector<std::string> parts_;
+  bool is_off_ = false;
 };
 
 // Returns whether a pattern of one part may match this text; true if unsure.
@@ -236,10 +229,7 @@ bool may_match(std::string_view pattern, std::string_view text) {
   size_t special = pattern.find_first_of(kSpecial);
   if (special == std::string_view::npos) return pattern == text;
   // A character that `*`, `?` or `{` follows may be absent.
-  if (special > 0 && std::string_view("*?{").find(pattern[special]) !=
-                         std::string_view::npos) {
-    --special;
-  }
+  if (special > 0 && contains("*?{", pattern[special])) --special;
   return text.starts_with(pattern.substr(0, special));
 }
 
@@ -256,17 +246,16 @@ bool find_python_padding(std::span<const PythonToken> tokens,
 bool add_padded_rules(const PythonPadding& padding,
                       std::span<const std::vector<std::string>> segments,
                       std::vector<Rule>& rules, Diagnostics& diags) {
-  std::string part;
-  for (const std::string& name : padding.parts) {
+  const auto pattern_of = [](const std::string& name) {
     const std::string exact = exact_pattern(name);
-    part += (part.empty() ? "(?:" : "|") + exact.substr(1, exact.size() - 2);
-  }
-  part += ")";
+    return exact.substr(1, exact.size() - 2);
+  };
+  const std::string part =
+      "(?:" + joined_of(padding.parts, "|", pattern_of) + ")";
   std::vector<Rule> all;
   for (size_t i = 0; i < rules.size(); ++i) {
     // Rules with segment patterns write None for a spec that is not padded.
-    const bool is_none = rules[i].spec_where.text() == "None";
-    if (is_none) {
+    if (rules[i].spec_where.text() == "None") {
       all.push_back(std::move(rules[i]));
       continue;
     }

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The dialect `python`: Python source with a table of rules; see
+// docs/formats/python.md.
 #include "io/python/rules.h"
 
 #include <algorithm>
@@ -10,207 +12,12 @@
 #include "base/words.h"
 #include "io/dialects.h"
 #include "io/python/padding.h"
+#include "io/python/path_patterns.h"
 #include "io/python/tables.h"
-#include "io/spec_node.h"
-#include "syntax/document.h"
 #include "syntax/python.h"
 
 namespace shardplan {
 namespace {
-
-// Rewrites the pattern of one path part so that nothing in it matches a `/`.
-class SegmentWriter {
- public:
-  explicit SegmentWriter(std::string_view pattern) : in_(pattern) {}
-
-  // Returns nullopt if it fills in `why`.
-  std::optional<std::string> run(std::string& why) {
-    std::vector<std::string> branches;
-    int depth = 0;
-    bool anchored = false;
-    const auto end_branch = [&](bool is_last) {
-      // The appended `$` anchors only the last branch.
-      if (!is_last && !anchored) out_ += "[^/]*";
-      branches.push_back(std::exchange(out_, ""));
-      anchored = false;
-    };
-    for (at_ = 0; at_ < in_.size(); ++at_) {
-      const char c = in_[at_];
-      if (c == '\\') {
-        if (!escape(false)) break;
-      } else if (c == '[') {
-        if (!char_class()) break;
-      } else if (c == '.') {
-        out_ += "[^/]";
-      } else if (c == '/') {
-        why_ = "a path segment cannot contain `/`";
-      } else if (c == '^' || c == '$') {
-        anchor(c, depth, anchored);
-      } else if (c == '|' && depth == 0) {
-        end_branch(false);
-      } else {
-        depth += c == '(' ? 1 : c == ')' ? -1 : 0;
-        out_ += c;
-      }
-      if (!why_.empty()) break;
-    }
-    end_branch(true);
-    why = why_;
-    if (!why_.empty()) return std::nullopt;
-    if (branches.size() == 1) return branches.front();
-    std::string all = "(?:";
-    for (const std::string& branch : branches) {
-      if (&branch != &branches.front()) all += '|';
-      all += branch;
-    }
-    return all + ")";
-  }
-
- private:
-  // Drops `^` at the start of a branch and `$` at its end. Elsewhere they
-  // cannot be expressed, because they apply to the part alone.
-  void anchor(char c, int depth, bool& anchored) {
-    const bool begins = out_.empty();
-    const bool ends = at_ + 1 == in_.size() || in_[at_ + 1] == '|';
-    if (depth == 0 && c == '^' && begins) return;
-    if (depth == 0 && c == '$' && ends) {
-      anchored = true;
-      return;
-    }
-    why_ = "`" + std::string(1, c) +
-           "` inside a path segment cannot be expressed for the whole name";
-  }
-
-  bool escape(bool in_class) {
-    if (at_ + 1 >= in_.size()) {
-      why_ = "the pattern ends with a backslash";
-      return false;
-    }
-    const char c = in_[++at_];
-    if (c == 'A' || c == 'Z') {
-      why_ = "`\\" + std::string(1, c) +
-             "` inside a path segment cannot be expressed for the whole name";
-      return false;
-    }
-    if (c == 'W' || c == 'D' || c == 'S') {
-      if (in_class) {
-        why_ = "`\\" + std::string(1, c) + "` in a character class matches `/`";
-        return false;
-      }
-      const char lower = static_cast<char>(c - 'A' + 'a');
-      out_ += "[^/\\" + std::string(1, lower) + "]";
-      return true;
-    }
-    out_ += '\\';
-    out_ += c;
-    return true;
-  }
-
-  bool char_class() {
-    out_ += '[';
-    ++at_;
-    const bool is_negated = at_ < in_.size() && in_[at_] == '^';
-    if (is_negated) {
-      out_ += "^/";
-      ++at_;
-    }
-    bool first = true;
-    for (; at_ < in_.size(); ++at_, first = false) {
-      if (in_[at_] == ']' && !first) {
-        out_ += ']';
-        return true;
-      }
-      if (!is_negated && holds_slash()) {
-        why_ = "a character class matches `/`";
-        return false;
-      }
-      if (in_[at_] == '\\') {
-        if (!escape(true)) return false;
-      } else {
-        if (in_[at_] == ']' || in_[at_] == '[') out_ += '\\';
-        out_ += in_[at_];
-      }
-    }
-    why_ = "a character class is not closed";
-    return false;
-  }
-
-  // Returns whether the class contains `/`, itself or within a range.
-  bool holds_slash() const {
-    if (in_[at_] == '/') return true;
-    return in_[at_] == '-' && at_ > 0 && at_ + 1 < in_.size() &&
-           in_[at_ - 1] != '[' && in_[at_ - 1] < '/' && in_[at_ + 1] > '/' &&
-           in_[at_ + 1] != ']';
-  }
-
-  std::string_view in_;
-  size_t at_ = 0;
-  std::string out_;
-  std::string why_;
-};
-
-void replace_all(std::string& text, std::string_view from,
-                 std::string_view to) {
-  for (size_t at = text.find(from); at != std::string::npos;
-       at = text.find(from, at + to.size())) {
-    text.replace(at, from.size(), to);
-  }
-}
-
-constexpr std::string_view kOpen = "\\['";
-constexpr std::string_view kClose = "'\\]";
-
-}  // namespace
-
-std::optional<std::string> pattern_of_segments(
-    std::span<const std::string> segments, SegmentProblem& problem) {
-  std::string pattern = "(?:^|/)";
-  for (size_t i = 0; i < segments.size(); ++i) {
-    problem.segment = i;
-    const auto part = SegmentWriter(segments[i]).run(problem.why);
-    if (!part) return std::nullopt;
-    if (i > 0) pattern += '/';
-    pattern += *part;
-  }
-  return pattern + "(?:/|$)";
-}
-
-bool is_python_pattern(std::string_view text) {
-  return text.find_first_of("\\./*+?()[]{}|^$") != std::string_view::npos;
-}
-
-bool is_keystr_pattern(std::string_view pattern) {
-  return contains(pattern, kOpen);
-}
-
-std::optional<std::string> pattern_of_keystr(std::string_view pattern) {
-  std::string path(pattern);
-  // A leading or trailing `.*` does not change what a search finds.
-  if (path.starts_with(".*\\['")) path.erase(0, 2);
-  if (path.ends_with("'\\].*")) path.erase(path.size() - 2);
-  replace_all(path, "'\\]\\['", "/");
-  replace_all(path, "'\\].*\\['", "/(?:.*/)?");
-  // `'\]$` marks the end of a name, `^\['` its beginning.
-  replace_all(path, "'\\]$", "$");
-  replace_all(path, "^\\['", "^");
-  if (path.starts_with(kOpen)) {
-    path.replace(0, kOpen.size(), "(?:^|/)");
-  }
-  if (path.ends_with(kClose)) {
-    path.replace(path.size() - kClose.size(), kClose.size(), "(?:/|$)");
-  }
-  // A remaining bracket or quote would match itself, which no path has.
-  if (contains(path, "\\[") || contains(path, "\\]") || contains(path, '\'')) {
-    return std::nullopt;
-  }
-  return path;
-}
-
-namespace {
-
-bool is_sequence(const PythonValue& value) {
-  return value.kind == PythonKind::Tuple || value.kind == PythonKind::List;
-}
 
 // Returns whether this is a name of modules and parameters that no logical axis
 // has. Names that both may have (`mlp`, `heads`, `embed`, `norm`) decide
@@ -236,14 +43,14 @@ bool are_specs_of_names(const PythonValue& table) {
   std::set<std::string_view> names;
   bool repeats = false;
   for (const PythonValue& item : table.items) {
-    if (!is_sequence(item) || item.items.size() != 2) continue;
+    if (!is_python_sequence(item) || item.items.size() != 2) continue;
     const PythonValue& name = item.items[0];
     const PythonValue& axes = item.items[1];
     if (name.kind == PythonKind::String) {
       names_parameter = names_parameter || is_parameter_name(name.text);
       repeats = !names.insert(name.text).second || repeats;
     }
-    if (!is_sequence(axes)) continue;
+    if (!is_python_sequence(axes)) continue;
     has_axes = true;
     for (const PythonValue& axis : axes.items) {
       if (axis.kind != PythonKind::String) return true;
@@ -260,16 +67,15 @@ class RuleReader {
   bool read(const PythonValue& table) {
     bool any_spec = are_specs_of_names(table);
     for (const PythonValue& item : table.items) {
-      if (!is_sequence(item) || item.items.size() < 2) continue;
-      const bool is_spec = is_python_spec(item.items[1]);
-      const bool is_pattern = item.items[0].kind == PythonKind::String &&
-                              is_python_pattern(item.items[0].text);
-      any_call_ = any_call_ || is_spec;
-      any_spec =
-          any_spec || is_spec || is_pattern || is_sequence(item.items[0]);
-      keystr_ = keystr_ || (item.items[0].kind == PythonKind::String &&
-                            is_keystr_pattern(item.items[0].text));
+      if (!is_python_sequence(item) || item.items.size() < 2) continue;
+      const PythonValue& first = item.items[0];
+      const bool is_text = first.kind == PythonKind::String;
+      any_call_ = any_call_ || is_python_spec(item.items[1]);
+      any_spec = any_spec || is_python_sequence(first) ||
+                 (is_text && is_python_pattern(first.text));
+      keystr_ = keystr_ || (is_text && is_keystr_pattern(first.text));
     }
+    any_spec = any_spec || any_call_;
     bool good = true;
     for (const PythonValue& item : table.items) {
       good = (any_spec ? rule(item) : logical_rule(item)) && good;
@@ -291,7 +97,7 @@ class RuleReader {
   }
 
   bool is_pair(const PythonValue& value, const char* what, const char* help) {
-    return (is_sequence(value) && value.items.size() == 2) ||
+    return (is_python_sequence(value) && value.items.size() == 2) ||
            refuse(value.where, what, help);
   }
 
@@ -302,19 +108,19 @@ class RuleReader {
     }
     Rule rule;
     rule.where = value.items[0].where;
-    const bool has_pattern = pattern(value.items[0], rule);
+    std::vector<std::string> parts;
+    const bool has_pattern = pattern(value.items[0], rule, parts);
     // Rules with segment patterns write None for a replicated parameter.
-    const bool is_replicated =
-        is_sequence(value.items[0]) && value.items[1].kind == PythonKind::None;
+    const bool is_replicated = is_python_sequence(value.items[0]) &&
+                               value.items[1].kind == PythonKind::None;
     rule.spec_where = value.items[1].where;
     const bool good =
-        is_replicated || (!any_call_ && is_sequence(value.items[1])
+        is_replicated || (!any_call_ && is_python_sequence(value.items[1])
                               ? spec_of_tuple(value.items[1], rule)
                               : read_python_spec(value.items[1], rule, diags_));
     if (!good || !has_pattern) return false;
     rules_.rules.push_back(std::move(rule));
-    segments_.push_back(std::move(parts_));
-    parts_.clear();
+    segments_.push_back(std::move(parts));
     return true;
   }
 
@@ -329,8 +135,9 @@ class RuleReader {
     return true;
   }
 
-  bool pattern(const PythonValue& value, Rule& rule) {
-    if (is_sequence(value)) return segments(value, rule);
+  bool pattern(const PythonValue& value, Rule& rule,
+               std::vector<std::string>& parts) {
+    if (is_python_sequence(value)) return segments(value, rule, parts);
     if (value.kind != PythonKind::String) {
       return refuse(value.where, "the rule's pattern is not a string",
                     "write the pattern as a string");
@@ -348,8 +155,8 @@ class RuleReader {
     return true;
   }
 
-  bool segments(const PythonValue& value, Rule& rule) {
-    std::vector<std::string> parts;
+  bool segments(const PythonValue& value, Rule& rule,
+                std::vector<std::string>& parts) {
     for (const PythonValue& item : value.items) {
       if (item.kind != PythonKind::String) {
         return refuse(item.where, "a path segment is not a string",
@@ -368,7 +175,6 @@ class RuleReader {
                     "write a pattern for the whole name instead");
     }
     rule.pattern = *std::move(found);
-    parts_ = std::move(parts);
     return true;
   }
 
@@ -385,29 +191,24 @@ class RuleReader {
     }
     auto axes = read_python_axes(value.items[1], diags_);
     if (!axes) return false;
-    LogicalRule rule;
-    if (name.kind == PythonKind::String) rule.name = name.text;
-    rule.axes = *std::move(axes);
-    rule.where = name.where;
-    rule.axes_where = value.items[1].where;
-    rules_.logical_rules.push_back(std::move(rule));
+    std::optional<std::string> label;
+    if (name.kind == PythonKind::String) label = name.text;
+    rules_.logical_rules.push_back(
+        {std::move(label), *std::move(axes), name.where, value.items[1].where});
     return true;
   }
 
   RuleSet& rules_;
   Diagnostics& diags_;
   bool keystr_ = false;
-  bool any_call_ = false;           // some spec is a PartitionSpec, not a tuple
-  std::vector<std::string> parts_;  // parts of the current rule
+  bool any_call_ = false;  // some spec is a PartitionSpec, not a tuple
   std::vector<std::vector<std::string>> segments_;
 };
 
 bool uses_semantic_axes(const RuleSet& rules) {
   return std::ranges::any_of(rules.rules, [](const Rule& rule) {
-    return std::ranges::any_of(rule.spec.dims, [](const AxisNames& axes) {
-      return std::ranges::any_of(axes, [](const AxisName& name) {
-        return find_semantic_token(name, false).has_value();
-      });
+    return std::ranges::any_of(axes_in(rule.spec), [](const AxisName& name) {
+      return find_semantic_token(name, false).has_value();
     });
   });
 }
@@ -444,15 +245,11 @@ void declare_axes(RuleSet& rules) {
   }
 }
 
-}  // namespace
-
-namespace {
-
-bool pad_specs(const SourceFile& source, const PythonChoices& choices,
+bool pad_specs(std::span<const PythonToken> tokens,
+               const PythonChoices& choices,
                std::span<const std::vector<std::string>> segments,
                RuleSet& rules, Diagnostics& diags) {
   if (rules.rules.empty()) return true;
-  const std::vector<PythonToken> tokens = python_tokens(source);
   std::vector<size_t> tables;
   for (const PythonTable& table : find_python_tables(tokens)) {
     tables.push_back(table.at);
@@ -463,46 +260,7 @@ bool pad_specs(const SourceFile& source, const PythonChoices& choices,
          (!padding || add_padded_rules(*padding, segments, rules.rules, diags));
 }
 
-}  // namespace
-
-bool looks_like_python_rules(std::string_view text) {
-  const SourceFile source("rules", std::string(text));
-  const std::vector<PythonToken> tokens = python_tokens(source);
-  const std::vector<PythonTable> tables = find_python_tables(tokens);
-  if (tables.empty()) return is_python_module(tokens);
-  const size_t at = tables.front().at;
-  // A list of lists may also be JSON or YAML.
-  return tokens[at].is("(") || tokens[at + 1].is("(") ||
-         (at > 0 && (tokens[at - 1].is("=") || tokens[at - 1].is("return"))) ||
-         is_python_module(tokens);
-}
-
-bool read_python_rules(const SourcePtr& source, const RuleReading& reading,
-                       RuleSet& rules, Diagnostics& diags) {
-  diags.add_source(source);
-  const PythonChoices choices{reading, rules.questions};
-  const auto value = read_python_table(*source, choices, diags);
-  RuleReader reader(rules, diags);
-  if (!value || !reader.read(*value)) return false;
-  rules.sources.push_back(source);
-  if (!pad_specs(*source, choices, reader.segments(), rules, diags)) {
-    return false;
-  }
-  if (!uses_semantic_axes(rules)) return true;
-  if (!read_partition_axis(python_tokens(*source), rules, diags)) return false;
-  declare_axes(rules);
-  return true;
-}
-
-// The dialect `python`: Python source with a table of rules; see
-// docs/formats/python.md.
-
-namespace {
-
-bool read(SourcePtr source, const RuleReading& how, RuleSet& rules,
-          Diagnostics& diags) {
-  return read_python_rules(source, how, rules, diags);
-}
+// Advice for the dialect.
 
 // Returns the name that is called to make a spec: `PS` for `PS("tp", None)`.
 std::string spec_maker(const RuleSet& rules) {
@@ -520,12 +278,11 @@ std::string spec_maker(const RuleSet& rules) {
 std::string window_text(std::string_view name) {
   AxisNames parts;
   while (!name.empty() && parts.size() < 2) {
-    const size_t slash = name.rfind('/');
-    const std::string_view last =
-        slash == std::string_view::npos ? name : name.substr(slash + 1);
+    const size_t begin = name.rfind('/') + 1;  // 0 without a slash
+    const std::string_view last = name.substr(begin);
     if (last == "*") break;
     parts.insert(parts.begin(), escape_pattern(last));
-    name = slash == std::string_view::npos ? "" : name.substr(0, slash);
+    name = name.substr(0, begin == 0 ? 0 : begin - 1);
   }
   return parts.empty() ? "" : python_names(parts);
 }
@@ -562,65 +319,38 @@ constexpr RuleForm kPythonForm = {
 
 }  // namespace
 
+bool looks_like_python_rules(std::string_view text) {
+  const SourceFile source("rules", std::string(text));
+  const std::vector<PythonToken> tokens = python_tokens(source);
+  const std::vector<PythonTable> tables = find_python_tables(tokens);
+  if (tables.empty()) return is_python_module(tokens);
+  const size_t at = tables.front().at;
+  // A list of lists may also be JSON or YAML.
+  return tokens[at].is("(") || tokens[at + 1].is("(") ||
+         (at > 0 && (tokens[at - 1].is("=") || tokens[at - 1].is("return"))) ||
+         is_python_module(tokens);
+}
+
+bool read_python_rules(SourcePtr source, const RuleReading& reading,
+                       RuleSet& rules, Diagnostics& diags) {
+  diags.add_source(source);
+  const PythonChoices choices{reading, rules.questions};
+  const auto value = read_python_table(*source, choices, diags);
+  RuleReader reader(rules, diags);
+  if (!value || !reader.read(*value)) return false;
+  const std::vector<PythonToken> tokens = python_tokens(*source);
+  rules.sources.push_back(std::move(source));
+  if (!pad_specs(tokens, choices, reader.segments(), rules, diags)) {
+    return false;
+  }
+  if (!uses_semantic_axes(rules)) return true;
+  if (!read_partition_axis(tokens, rules, diags)) return false;
+  declare_axes(rules);
+  return true;
+}
+
 const RuleDialect kPythonRules = {
     "python", "tuples in Python source: EasyDeL, EasyLM, JAXSeq, grok-1, flax",
-    looks_like_python_rules, read, &kPythonForm};
-
-// The dialect `flax`: a bare list of logical axis rules, in JSON or YAML.
-//
-//   [["batch", "data"], ["embed", ["fsdp", "sp"]], ["mlp", null]]
-//
-// In Python, such a list is a table of the dialect `python`.
-
-namespace {
-
-// Returns whether this is a logical axis rule. Pattern rules are also pairs, so
-// the second item must be something that cannot be a spec.
-bool is_pair_of_axes(const Node& node) {
-  if (!node.is_list() || node.size() != 2) return false;
-  const Node second = node.item(1);
-  const bool is_axis =
-      second.is_string() && find_sharding_preset(second.text()) == nullptr;
-  return second.is_null() || is_axis;
-}
-
-bool recognize(std::string_view head) {
-  if (contains(head, "rules:")) return false;
-  Diagnostics ignored;
-  const auto document = parse_document(
-      std::make_shared<SourceFile>("rules", std::string(head)), ignored);
-  if (!document || !document->root().is_list()) return false;
-  const Node root = document->root();
-  for (size_t i = 0; i < root.size(); ++i) {
-    if (is_pair_of_axes(root.item(i))) return true;
-  }
-  return false;
-}
-
-bool read_flax(SourcePtr source, const RuleReading& how, RuleSet& rules,
-               Diagnostics& diags) {
-  if (looks_like_python_rules(source->text())) {
-    rules.form = kPythonRules.form;
-    return read_python_rules(source, how, rules, diags);
-  }
-  const auto document = parse_document(source, diags);
-  if (!document) return false;
-  rules.sources.push_back(std::move(source));
-  return read_logical_rules(document->root(), rules, diags);
-}
-
-constexpr RuleForm kFlaxForm = {
-    nullptr,
-    [](std::string_view name) {
-      return "add a rule `[" + std::string(name) +
-             ", null]`, or name axes instead of `null`";
-    },
-    "", kNoPatterns};
-
-}  // namespace
-
-const RuleDialect kFlax = {
-    "flax", "a list of logical axis rules: [[embed, fsdp], [mlp, null]]",
-    recognize, read_flax, &kFlaxForm};
+    looks_like_python_rules, read_python_rules, &kPythonForm};
 
 }  // namespace shardplan

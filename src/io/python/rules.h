@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads tables of rules from Python source. Some programs match patterns
-// against the parts of a path; such patterns are translated to ones that are
-// searched in the whole name.
+// Reads tables of rules from Python source.
 #pragma once
 
-#include <optional>
-#include <span>
-#include <string>
 #include <string_view>
 
 #include "base/diagnostic.h"
@@ -15,30 +10,6 @@
 #include "io/load.h"
 
 namespace shardplan {
-
-// Why a pattern cannot be expressed as a search in the whole name.
-struct SegmentProblem {
-  size_t segment = 0;
-  std::string why;
-};
-
-// Translates the patterns of the HF example, grok-1 and dalle-mini: a tuple of
-// patterns for consecutive parts of the path, each of which re.match must match
-// with `$` appended. Returns nullopt, with `problem` filled in, if there is no
-// equivalent pattern.
-std::optional<std::string> pattern_of_segments(
-    std::span<const std::string> segments, SegmentProblem& problem);
-
-// Returns whether a text can only be a pattern, because it has characters that
-// no logical axis has.
-bool is_python_pattern(std::string_view text);
-
-// Returns whether JAXSeq's pattern is for the text of jax.tree_util.keystr,
-// `['h']['0']['attn']`.
-bool is_keystr_pattern(std::string_view pattern);
-// Translates such a pattern for a path, `h/0/attn`; nullopt if it cannot be
-// expressed.
-std::optional<std::string> pattern_of_keystr(std::string_view pattern);
 
 // Rules in Python code: on their own, after a `return` or an assignment, or
 // anywhere in a whole module. Nothing is executed: a table consists of
@@ -59,7 +30,7 @@ bool looks_like_python_rules(std::string_view text);
 
 // Appends the rules of the table named `table`, or of the only one. Returns
 // false, with the reason reported, on failure.
-bool read_python_rules(const SourcePtr& source, const RuleReading& reading,
+bool read_python_rules(SourcePtr source, const RuleReading& reading,
                        RuleSet& rules, Diagnostics& diags);
 
 }  // namespace shardplan

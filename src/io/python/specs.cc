@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Implements the readers of specs, axes and PartitionAxis of
 // io/python/tables.h.
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -20,11 +21,6 @@ std::nullopt_t refuse(Span where, std::string message, std::string help,
       .help(std::move(help));
 }
 
-// Recognises `pmag.resolve(ColumnWise)`.
-bool is_resolve(const PythonValue& value) {
-  return value.kind == PythonKind::Call && value.text.ends_with(".resolve");
-}
-
 // Reads the name of a preset, alone or as the argument of `resolve`.
 bool read_preset(const PythonValue& value, Rule& rule, Diagnostics& diags) {
   const ShardingPreset* preset =
@@ -38,7 +34,7 @@ bool read_preset(const PythonValue& value, Rule& rule, Diagnostics& diags) {
   }
   auto report = diags.error(Code::MalformedDocument, value.where,
                             "this is not a PartitionSpec");
-  suggest_preset(last_word(value.text), report);
+  suggest(report, last_word(value.text), all_names(sharding_presets()));
   report.help(
       "write PartitionSpec, PS, P or a preset such as ColumnWise; "
       "PartitionSpec() replicates");
@@ -81,7 +77,9 @@ bool read_python_spec(const PythonValue& value, Rule& rule,
                       Diagnostics& diags) {
   rule.spec_where = value.where;
   if (value.kind == PythonKind::Name) return read_preset(value, rule, diags);
-  if (is_resolve(value)) {
+  const bool is_call = value.kind == PythonKind::Call;
+  // `pmag.resolve(ColumnWise)`
+  if (is_call && value.text.ends_with(".resolve")) {
     if (value.items.size() == 1 && value.items[0].keyword.empty()) {
       return read_preset(value.items[0], rule, diags);
     }
@@ -89,7 +87,7 @@ bool read_python_spec(const PythonValue& value, Rule& rule,
            "write PartitionSpec(..) with the axes that it resolves to", diags);
     return false;
   }
-  if (value.kind == PythonKind::Call && !is_python_spec_name(value.text)) {
+  if (is_call && !is_python_spec_name(value.text)) {
     refuse(value.where,
            "the call to " + in_backticks(value.text) + " is not evaluated",
            "write the PartitionSpec that it returns, as PartitionSpec, or as P "
@@ -97,7 +95,7 @@ bool read_python_spec(const PythonValue& value, Rule& rule,
            diags);
     return false;
   }
-  if (value.kind != PythonKind::Call) {
+  if (!is_call) {
     refuse(value.where,
            value.kind == PythonKind::None ? "the rule has no spec"
                                           : "this is not a PartitionSpec",
@@ -121,27 +119,18 @@ bool read_python_spec(const PythonValue& value, Rule& rule,
 
 std::optional<AxisNames> read_python_axes(const PythonValue& value,
                                           Diagnostics& diags) {
-  switch (value.kind) {
-    case PythonKind::None:
-      return AxisNames();
-    case PythonKind::String: {
-      if (value.text.empty()) return AxisNames();
-      auto name = read_axis(value, diags);
-      if (!name) return std::nullopt;
-      return AxisNames{*std::move(name)};
+  const bool is_text = value.kind == PythonKind::String;
+  if (is_text && value.text.empty()) return AxisNames();
+  std::span<const PythonValue> items = value.items;
+  if (!is_python_sequence(value)) {
+    if (!is_text && value.text.ends_with(".UNCONSTRAINED")) {
+      return AxisNames{kUnconstrained};
     }
-    case PythonKind::Tuple:
-    case PythonKind::List:
-      break;
-    default:
-      if (value.text.ends_with(".UNCONSTRAINED")) {
-        return AxisNames{std::string(kUnconstrained)};
-      }
-      return refuse_entry(value, diags);
+    items = {&value, 1};
   }
   AxisNames axes;
-  for (const PythonValue& item : value.items) {
-    if (item.kind == PythonKind::None && value.items.size() == 1) continue;
+  for (const PythonValue& item : items) {
+    if (item.kind == PythonKind::None && items.size() == 1) continue;
     if (item.kind != PythonKind::String) return refuse_entry(item, diags);
     auto name = read_axis(item, diags);
     if (!name) return std::nullopt;
@@ -167,9 +156,7 @@ std::optional<PartitionAxis> read_python_partition_axis(
     }
     auto axes = read_python_axes(item, diags);
     if (!axes) return std::nullopt;
-    const bool is_tuple =
-        item.kind == PythonKind::Tuple || item.kind == PythonKind::List;
-    axis.at(*field) = AxisValue{*std::move(axes), is_tuple};
+    axis.at(*field) = AxisValue{*std::move(axes), is_python_sequence(item)};
   }
   return resolve_partition_axis(axis, diags);
 }

@@ -10,7 +10,7 @@
 
 #include "base/text.h"
 #include "base/words.h"
-#include "io/python/rules.h"
+#include "io/python/path_patterns.h"
 #include "io/spec_node.h"
 #include "syntax/python_program.h"
 #include "syntax/python_statements.h"
@@ -20,8 +20,9 @@ namespace {
 
 using Table = PythonTable;
 
-bool opens(const PythonToken& token) { return token.is("(") || token.is("["); }
-bool closes(const PythonToken& token) { return token.is(")") || token.is("]"); }
+bool opens(const PythonToken& token) { return token.is_one_of("( ["); }
+bool closes(const PythonToken& token) { return token.is_one_of(") ]"); }
+int nesting(const PythonToken& token) { return opens(token) - closes(token); }
 bool is_text(const PythonToken& token) {
   return token.kind == PythonTokenKind::String ||
          token.kind == PythonTokenKind::Formatted;
@@ -40,24 +41,23 @@ bool is_join(std::span<const PythonToken> tokens, size_t at) {
          tokens[at + 1].is(".") && tokens[at + 2].is("join");
 }
 
+// REQUIRES: a bracket begins here.
 size_t past_bracket(std::span<const PythonToken> tokens, size_t at) {
-  int depth = 0;
-  for (; at < tokens.size(); ++at) {
-    if (opens(tokens[at])) ++depth;
-    if (closes(tokens[at]) && --depth == 0) return at + 1;
+  for (int depth = 0; at < tokens.size(); ++at) {
+    depth += nesting(tokens[at]);
+    if (depth == 0) return at + 1;
   }
   return tokens.size();
 }
 
 // Returns the kind of a table whose pairs have no call or name as their second
 // part: Rules if some first part can only be a pattern.
-PythonTable::Kind kind_of_pairs(std::span<const PythonToken> tokens,
-                                size_t at) {
+Table::Kind kind_of_pairs(std::span<const PythonToken> tokens, size_t at) {
   bool has_pattern = false;
   int depth = 0;
   for (size_t i = at; i + 2 < tokens.size(); ++i) {
-    if (opens(tokens[i])) ++depth;
-    if (closes(tokens[i]) && --depth == 0) break;
+    depth += nesting(tokens[i]);
+    if (depth == 0) break;
     if (depth != 2 || !opens(tokens[i]) || !is_text(tokens[i + 1])) continue;
     size_t second = i + 1;
     bool is_pattern = false;
@@ -69,25 +69,24 @@ PythonTable::Kind kind_of_pairs(std::span<const PythonToken> tokens,
     const PythonToken& value = tokens[second + 1];
     const bool is_call = contains(value.text, '(');
     if (is_text(value) && (is_pattern || is_call)) {
-      return PythonTable::Kind::Strategy;
+      return Table::Kind::Strategy;
     }
     has_pattern = has_pattern || is_pattern;
   }
-  return has_pattern ? PythonTable::Kind::Rules : PythonTable::Kind::Logical;
+  return has_pattern ? Table::Kind::Rules : Table::Kind::Logical;
 }
 
 // Returns the kind of the table that begins here, or nullopt. A table begins
 // with `((`, `[(` and so on, then a string or a tuple of strings, and a comma.
-std::optional<PythonTable::Kind> table_at(std::span<const PythonToken> tokens,
-                                          size_t at) {
+std::optional<Table::Kind> table_at(std::span<const PythonToken> tokens,
+                                    size_t at) {
   if (at + 3 >= tokens.size() || !opens(tokens[at]) || !opens(tokens[at + 1])) {
     return std::nullopt;
   }
   // `f((..` is a call.
   if (at > 0 && tokens[at].is("(") &&
       tokens[at - 1].kind == PythonTokenKind::Name &&
-      !tokens[at - 1].is("return") && !tokens[at - 1].is("else") &&
-      !tokens[at - 1].is("tuple") && !tokens[at - 1].is("list")) {
+      !tokens[at - 1].is_one_of("return else tuple list")) {
     return std::nullopt;
   }
   size_t text = at + 2;
@@ -98,17 +97,17 @@ std::optional<PythonTable::Kind> table_at(std::span<const PythonToken> tokens,
     const bool is_name = end + 2 < tokens.size() && closes(tokens[end]) &&
                          tokens[end + 1].is(",") && is_text(tokens[end + 2]);
     if (is_name) return std::nullopt;
-    return PythonTable::Kind::Rules;
+    return Table::Kind::Rules;
   }
   if (is_call_of_text(tokens, text) || is_join(tokens, text)) {
-    return PythonTable::Kind::Rules;
+    return Table::Kind::Rules;
   }
   if (tokens[text].is("None")) ++text;  // a logical rule for no name
   while (is_text(tokens[text])) ++text;
   if (text == at + 2 || !tokens[text].is(",")) return std::nullopt;
   const PythonToken& second = tokens[text + 1];
   if (second.kind == PythonTokenKind::Name && !second.is("None")) {
-    return PythonTable::Kind::Rules;
+    return Table::Kind::Rules;
   }
   if (!second.is("None") && !is_text(second) && !opens(second)) {
     return std::nullopt;
@@ -138,10 +137,6 @@ void number_names(std::vector<Table>& tables) {
   }
 }
 
-std::string line_of(const PythonToken& token) {
-  return std::to_string(token.where.file->position(token.where.begin).line);
-}
-
 // A table that may be meant: a name, the result of a function, or a bare
 // literal.
 struct Candidate {
@@ -159,16 +154,13 @@ bool is_called(std::string_view full, std::string_view name) {
 // Reports a table that an operator joins to something that is not evaluated.
 bool stands_alone(std::span<const PythonToken> tokens, size_t begin,
                   Diagnostics& diags) {
-  const auto joins = [](const PythonToken& token) {
-    return token.is("+") || token.is("*") || token.is("|");
-  };
   const PythonToken& next =
       tokens[std::min(past_bracket(tokens, begin), tokens.size() - 1)];
-  const PythonToken* problem =
-      begin > 0 && joins(tokens[begin - 1]) ? &tokens[begin - 1]
-      : !next.starts_line && (joins(next) || next.is("[") || next.is("."))
-          ? &next
-          : nullptr;
+  const PythonToken* problem = nullptr;
+  if (!next.starts_line && next.is_one_of("+ * | [ .")) problem = &next;
+  if (begin > 0 && tokens[begin - 1].is_one_of("+ * |")) {
+    problem = &tokens[begin - 1];
+  }
   if (problem == nullptr) return true;
   diags
       .error(Code::MalformedDocument, problem->where,
@@ -297,7 +289,7 @@ class TableChooser {
     for (const Candidate& each : all) {
       known.push_back(each.name);
       if (known.size() > kMax) continue;
-      report.fact("line " + line_of(tokens_[each.literal]) + ": " +
+      report.fact("line " + line_of(tokens_[each.literal].where) + ": " +
                   in_backticks(each.name));
     }
     if (all.size() > kMax) {
@@ -334,9 +326,7 @@ class TableChooser {
     for (const Candidate& each : found) ++count[each.name];
     for (Candidate& each : found) {
       if (count[each.name] == 1) continue;
-      for (const Table& table : tables_) {
-        if (table.at == each.literal) each.name = table.name;
-      }
+      each.name = std::ranges::find(tables_, each.literal, &Table::at)->name;
     }
   }
 
@@ -363,24 +353,23 @@ std::vector<std::string> returned_texts(const SourceFile& source,
     const size_t begin = tokens[i].where.begin;
     const size_t end = source.text().find('\n', begin);
     std::string line(source.text().substr(begin, end - begin));
-    while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) {
-      line.pop_back();
-    }
-    texts.push_back("line " + line_of(tokens[i]) + ": " +
+    line.erase(line.find_last_not_of("\r ") + 1);
+    texts.push_back("line " + line_of(tokens[i].where) + ": " +
                     in_backticks(function) + " has " + in_backticks(line));
   }
   return texts;
+}
+
+bool is_at_margin(const PythonToken& token) {
+  return token.where.file->position(token.where.begin).column == 1;
 }
 
 // Returns the names that are assigned or defined in the first column.
 std::vector<std::string> module_names(std::span<const PythonToken> tokens) {
   std::vector<std::string> names;
   for (size_t i = 0; i + 1 < tokens.size(); ++i) {
-    const bool at_margin =
-        tokens[i].starts_line &&
-        tokens[i].where.file->position(tokens[i].where.begin).column == 1;
-    if (!at_margin) continue;
-    if (tokens[i].is("class") || tokens[i].is("def")) {
+    if (!tokens[i].starts_line || !is_at_margin(tokens[i])) continue;
+    if (tokens[i].is_one_of("class def")) {
       names.push_back(tokens[i + 1].text);
     } else if (tokens[i].kind == PythonTokenKind::Name &&
                tokens[i + 1].is("=")) {
@@ -388,10 +377,6 @@ std::vector<std::string> module_names(std::span<const PythonToken> tokens) {
     }
   }
   return names;
-}
-
-bool has_text(std::string_view name, std::string_view word) {
-  return lower_case(name).find(word) != std::string::npos;
 }
 
 // Drops tables of names that are probably not logical axis rules, since a
@@ -403,19 +388,17 @@ void leave_out_lists(std::span<const PythonToken> tokens,
   int64_t others = 0;
   for (const PythonStatement& statement : python_statements(tokens)) {
     const PythonToken& first = tokens[statement.begin];
-    if (!first.is("import") && !first.is("from") && !is_text(first)) ++others;
+    if (!first.is_one_of("import from") && !is_text(first)) ++others;
   }
   std::erase_if(tables, [&](const Table& table) {
     if (table.kind != Table::Kind::Logical || others <= 1) return false;
-    if (has_text(table.name, "rule") || has_text(table.name, "logical")) {
-      return false;
-    }
+    const std::string name = lower_case(table.name);
+    if (contains(name, "rule") || contains(name, "logical")) return false;
     const size_t end = past_bracket(tokens, table.at);
     int depth = 0;
     for (size_t i = table.at; i < end; ++i) {
-      if (opens(tokens[i]) && ++depth == 3) return false;
-      if (closes(tokens[i])) --depth;
-      if (tokens[i].is("None")) return false;
+      depth += nesting(tokens[i]);
+      if (depth == 3 || tokens[i].is("None")) return false;
     }
     return true;
   });
@@ -427,8 +410,7 @@ bool refuse_strategy(std::span<const PythonToken> tokens,
                      const std::optional<std::string>& name,
                      Diagnostics& diags) {
   for (const Table& table : tables) {
-    const bool is_meant =
-        !name || table.name == *name || table.name.ends_with("." + *name);
+    const bool is_meant = !name || is_called(table.name, *name);
     if (table.kind != Table::Kind::Strategy || !is_meant) continue;
     diags
         .error(Code::MalformedDocument, tokens[table.at].where,
@@ -447,13 +429,12 @@ bool refuse_strategy(std::span<const PythonToken> tokens,
 std::optional<PythonValue> no_table(const SourceFile& source,
                                     std::span<const PythonToken> tokens,
                                     Diagnostics& diags) {
-  const bool bad = tokens.size() > 1 &&
-                   tokens[tokens.size() - 2].kind == PythonTokenKind::Bad;
-  auto report =
-      diags.error(Code::MalformedDocument,
-                  bad ? tokens[tokens.size() - 2].where : Span{&source, 0, 0},
-                  bad ? "this is " + tokens[tokens.size() - 2].text
-                      : "no table of rules found in this Python file");
+  const PythonToken& last = tokens[std::max<size_t>(tokens.size(), 2) - 2];
+  const bool bad = tokens.size() > 1 && last.kind == PythonTokenKind::Bad;
+  auto report = diags.error(
+      Code::MalformedDocument, bad ? last.where : Span{&source, 0, 0},
+      bad ? "this is " + last.text
+          : "no table of rules found in this Python file");
   const std::vector<std::string> returned = returned_texts(source, tokens);
   constexpr size_t kMax = 3;
   for (size_t i = 0; i < std::min(returned.size(), kMax); ++i) {
@@ -481,9 +462,7 @@ std::vector<PythonTable> find_python_tables(
     if (tokens[i].is("class") && has_name) type = tokens[i + 1].text;
     if (tokens[i].is("def") && has_name) {
       // A function in the first column belongs to no class.
-      const bool at_margin =
-          tokens[i].where.file->position(tokens[i].where.begin).column == 1;
-      if (at_margin) type.clear();
+      if (is_at_margin(tokens[i])) type.clear();
       function = (type.empty() ? "" : type + ".") + tokens[i + 1].text;
     }
     const auto kind = table_at(tokens, i);
@@ -491,11 +470,9 @@ std::vector<PythonTable> find_python_tables(
       ++i;
       continue;
     }
-    Table table{function, i, *kind};
-    if (i > 0 && tokens[i - 1].is("=")) {
-      table.name = assigned_name(tokens, i - 1);
-    }
-    tables.push_back(std::move(table));
+    const bool is_assigned = i > 0 && tokens[i - 1].is("=");
+    tables.push_back(
+        {is_assigned ? assigned_name(tokens, i - 1) : function, i, *kind});
     i = past_bracket(tokens, i);
   }
   number_names(tables);
@@ -507,9 +484,9 @@ std::optional<PythonValue> read_python_table(const SourceFile& source,
                                              Diagnostics& diags) {
   const std::optional<std::string>& name = choices.reading.table;
   const std::vector<PythonToken> tokens = python_tokens(source);
-  std::vector<PythonTable> tables = find_python_tables(tokens);
-  const auto is_rules = [](const PythonTable& table) {
-    return table.kind == PythonTable::Kind::Rules;
+  std::vector<Table> tables = find_python_tables(tokens);
+  const auto is_rules = [](const Table& table) {
+    return table.kind == Table::Kind::Rules;
   };
   if (!name && std::ranges::any_of(tables, is_rules)) {
     std::erase_if(tables, std::not_fn(is_rules));
@@ -557,9 +534,8 @@ std::optional<PythonValue> read_python_table(const SourceFile& source,
     return std::nullopt;
   }
   auto settled = settle_python_value(*chosen.value, tokens, choices, diags);
-  const bool is_table = settled && (settled->kind == PythonKind::Tuple ||
-                                    settled->kind == PythonKind::List);
-  if (settled && !is_table) {
+  if (!settled) return std::nullopt;
+  if (!is_python_sequence(*settled)) {
     const bool is_call = settled->kind == PythonKind::Call;
     diags
         .error(Code::MalformedDocument, settled->where,
@@ -570,7 +546,6 @@ std::optional<PythonValue> read_python_table(const SourceFile& source,
                       : "a table is a tuple or list of pairs");
     return std::nullopt;
   }
-  if (!settled) return std::nullopt;
   for (const PythonProblem& remark : ran.remarks(*chosen.value)) {
     diags
         .report(Code::MalformedDocument,

@@ -29,6 +29,9 @@ namespace shardplan {
 
 inline constexpr int64_t kMaxSafetensorsHeader = 100'000'000;  // bytes
 
+// A repository has this in place of a large file that was not fetched.
+inline constexpr std::string_view kLfsPointer = "version https://git-lfs";
+
 // Returns whether a file starts with a length and the `{` of a header.
 bool is_safetensors(std::string_view head);
 

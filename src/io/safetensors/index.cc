@@ -24,6 +24,7 @@
 #include "io/fence.h"
 #include "io/formats.h"
 #include "io/paths.h"
+#include "io/safetensors/file.h"
 #include "io/shards.h"
 #include "syntax/json.h"
 
@@ -58,74 +59,6 @@ bool stays_inside(std::string_view shard) {
          ("/" + std::string(shard) + "/").find("/../") == std::string::npos;
 }
 
-class IndexReader {
- public:
-  IndexReader(const SourceFile& source, Diagnostics& diags)
-      : diags_(diags), json_(source, diags) {}
-
-  std::optional<Index> read();
-
- private:
-  bool read_key(const std::string& key, Span where);
-  bool read_total_size();
-  bool take_known(std::string_view name, Span where);
-  bool read_entry(const std::string& name, Span where);
-  void add_entry(std::string_view name, Span where, uint32_t shard);
-  uint32_t shard_number(const std::string& shard);
-
-  Diagnostics& diags_;
-  JsonReader json_;
-  Index index_;
-  std::unordered_map<std::string, uint32_t> shard_numbers_;
-  // Quoted shard names as the index spells them.
-  std::unordered_map<std::string_view, uint32_t> shard_by_spelling_;
-  std::pair<std::string_view, uint32_t> last_spelling_;
-  std::string shard_;  // reused
-  bool shards_are_safe_ = true;
-};
-
-std::optional<Index> IndexReader::read() {
-  const bool good = json_.advance() &&
-                    json_.map("the index",
-                              [&](const std::string& key, Span where) {
-                                return read_key(key, where);
-                              }) &&
-                    json_.finish();
-  if (!good || !shards_are_safe_) return std::nullopt;
-  if (!index_.weight_map_where) {
-    return diags_.error(Code::MalformedDocument, json_.span(),
-                        "the index has no `weight_map`");
-  }
-  return std::move(index_);
-}
-
-bool IndexReader::read_key(const std::string& key, Span where) {
-  if (key == "metadata") {
-    return json_.map("`metadata`", [&](const std::string& name, Span) {
-      return name == "total_size" ? read_total_size() : json_.skip();
-    });
-  }
-  if (key == "weight_map") {
-    if (index_.weight_map_where) {
-      diags_.error(Code::DuplicateKey, where, "`weight_map` is given twice")
-          .label(index_.weight_map_where, "first given here");
-      return false;
-    }
-    index_.weight_map_where = where;
-    return json_.map(
-        "`weight_map`",
-        [&](std::string_view name, Span place) {
-          return take_known(name, place);
-        },
-        [&](const std::string& name, Span place) {
-          return read_entry(name, place);
-        });
-  }
-  diags_.report(Code::UnknownKey, Severity::Note, where,
-                "`" + key + "` is not a key of an index");
-  return json_.skip();
-}
-
 // Returns the value of a float that is a whole number of bytes.
 std::optional<int64_t> whole_number(std::string_view text) {
   constexpr double kExact = 9007199254740992.0;  // 2^53
@@ -139,70 +72,129 @@ std::optional<int64_t> whole_number(std::string_view text) {
   return static_cast<int64_t>(value);
 }
 
-// Some writers spell the size as a float.
-bool IndexReader::read_total_size() {
-  int64_t size = 0;
-  const bool is_float =
-      json_.token() == JsonReader::Token::Number &&
-      json_.text().find_first_of(".eE") != std::string_view::npos;
-  const auto whole = is_float ? whole_number(json_.text()) : std::nullopt;
-  if (whole) {
-    size = *whole;
-  } else if (!json_.size("`total_size`", size)) {
-    return false;
-  }
-  index_.total_size = size;
-  index_.total_size_where = json_.span();
-  return true;
-}
+class IndexReader {
+ public:
+  IndexReader(const SourceFile& source, Diagnostics& diags)
+      : diags_(diags), json_(source, diags) {}
 
-// The names of shards differ in a number of fixed width. So most values have
-// been read before, and are as long as the previous one.
-bool IndexReader::take_known(std::string_view name, Span where) {
-  const std::string_view quoted =
-      json_.ahead().substr(0, last_spelling_.first.size());
-  if (quoted.empty()) return false;
-  if (quoted != last_spelling_.first) {
-    const auto known = shard_by_spelling_.find(quoted);
-    if (known == shard_by_spelling_.end()) return false;
-    last_spelling_ = *known;
+  std::optional<Index> read() {
+    const bool good = json_.advance() &&
+                      json_.map("the index",
+                                [&](const std::string& key, Span where) {
+                                  return read_key(key, where);
+                                }) &&
+                      json_.finish();
+    if (!good || !shards_are_safe_) return std::nullopt;
+    if (!index_.weight_map_where) {
+      return diags_.error(Code::MalformedDocument, json_.span(),
+                          "the index has no `weight_map`");
+    }
+    return std::move(index_);
   }
-  add_entry(name, where, last_spelling_.second);
-  json_.skip_known(quoted.size());
-  return true;
-}
 
-bool IndexReader::read_entry(const std::string& name, Span where) {
-  if (!json_.string("the shard of `" + name + "`", shard_)) return false;
-  last_spelling_ = {json_.span().text(), shard_number(shard_)};
-  shard_by_spelling_.insert(last_spelling_);
-  add_entry(name, where, last_spelling_.second);
-  return true;
-}
-
-void IndexReader::add_entry(std::string_view name, Span where, uint32_t shard) {
-  std::string_view quoted = where.text();
-  quoted = quoted.substr(1, quoted.size() - 2);
-  if (quoted.data() != name.data() && quoted != name) {
-    quoted = index_.unescaped_names.emplace_back(name);
+ private:
+  bool read_key(const std::string& key, Span where) {
+    if (key == "metadata") {
+      return json_.map("`metadata`", [&](const std::string& name, Span) {
+        return name == "total_size" ? read_total_size() : json_.skip();
+      });
+    }
+    if (key == "weight_map") {
+      if (index_.weight_map_where) {
+        diags_.error(Code::DuplicateKey, where, "`weight_map` is given twice")
+            .label(index_.weight_map_where, "first given here");
+        return false;
+      }
+      index_.weight_map_where = where;
+      return json_.map(
+          "`weight_map`",
+          [&](std::string_view name, Span place) {
+            return take_known(name, place);
+          },
+          [&](const std::string& name, Span place) {
+            return read_entry(name, place);
+          });
+    }
+    diags_.report(Code::UnknownKey, Severity::Note, where,
+                  "`" + key + "` is not a key of an index");
+    return json_.skip();
   }
-  index_.entries.push_back({quoted, shard, where});
-}
 
-uint32_t IndexReader::shard_number(const std::string& shard) {
-  const auto next = static_cast<uint32_t>(index_.shards.size());
-  const auto [known, is_new] = shard_numbers_.emplace(shard, next);
-  if (!is_new) return known->second;
-  index_.shards.push_back({shard, json_.span()});
-  if (!stays_inside(shard)) {
-    shards_are_safe_ = false;
-    diags_
-        .error(Code::InconsistentCheckpoint, json_.span(),
-               "shard `" + shard + "` is not inside the index's folder")
-        .fact("shards are read only from the index's folder");
+  // Some writers spell the size as a float.
+  bool read_total_size() {
+    int64_t size = 0;
+    const bool is_float =
+        json_.token() == JsonReader::Token::Number &&
+        json_.text().find_first_of(".eE") != std::string_view::npos;
+    const auto whole = is_float ? whole_number(json_.text()) : std::nullopt;
+    if (whole) {
+      size = *whole;
+    } else if (!json_.size("`total_size`", size)) {
+      return false;
+    }
+    index_.total_size = size;
+    index_.total_size_where = json_.span();
+    return true;
   }
-  return next;
-}
+
+  // The names of shards differ in a number of fixed width. So most values have
+  // been read before, and are as long as the previous one.
+  bool take_known(std::string_view name, Span where) {
+    const std::string_view quoted =
+        json_.ahead().substr(0, last_spelling_.first.size());
+    if (quoted.empty()) return false;
+    if (quoted != last_spelling_.first) {
+      const auto known = shard_by_spelling_.find(quoted);
+      if (known == shard_by_spelling_.end()) return false;
+      last_spelling_ = *known;
+    }
+    add_entry(name, where, last_spelling_.second);
+    json_.skip_known(quoted.size());
+    return true;
+  }
+
+  bool read_entry(const std::string& name, Span where) {
+    if (!json_.string("the shard of `" + name + "`", shard_)) return false;
+    last_spelling_ = {json_.span().text(), shard_number(shard_)};
+    shard_by_spelling_.insert(last_spelling_);
+    add_entry(name, where, last_spelling_.second);
+    return true;
+  }
+
+  void add_entry(std::string_view name, Span where, uint32_t shard) {
+    std::string_view quoted = where.text();
+    quoted = quoted.substr(1, quoted.size() - 2);
+    if (quoted.data() != name.data() && quoted != name) {
+      quoted = index_.unescaped_names.emplace_back(name);
+    }
+    index_.entries.push_back({quoted, shard, where});
+  }
+
+  uint32_t shard_number(const std::string& shard) {
+    const auto next = static_cast<uint32_t>(index_.shards.size());
+    const auto [known, is_new] = shard_numbers_.emplace(shard, next);
+    if (!is_new) return known->second;
+    index_.shards.push_back({shard, json_.span()});
+    if (!stays_inside(shard)) {
+      shards_are_safe_ = false;
+      diags_
+          .error(Code::InconsistentCheckpoint, json_.span(),
+                 "shard `" + shard + "` is not inside the index's folder")
+          .fact("shards are read only from the index's folder");
+    }
+    return next;
+  }
+
+  Diagnostics& diags_;
+  JsonReader json_;
+  Index index_;
+  std::unordered_map<std::string, uint32_t> shard_numbers_;
+  // Quoted shard names as the index spells them.
+  std::unordered_map<std::string_view, uint32_t> shard_by_spelling_;
+  std::pair<std::string_view, uint32_t> last_spelling_;
+  std::string shard_;  // reused
+  bool shards_are_safe_ = true;
+};
 
 bool check_names(const Index& index, Diagnostics& diags) {
   std::unordered_map<std::string_view, Span> first;
@@ -257,18 +249,6 @@ class ShardNames {
   std::unordered_map<std::string_view, size_t> numbers_;
 };
 
-void report_lacking(const std::vector<const IndexEntry*>& entries,
-                    Diagnostics& diags) {
-  std::vector<std::string> names;
-  for (const IndexEntry* entry : entries) names.emplace_back(entry->name);
-  diags
-      .error(Code::InconsistentCheckpoint, entries.front()->where,
-             plural(std::ssize(names), "tensor") +
-                 " missing from the shard that the index names: " +
-                 some_names(names))
-      .parameters(names);
-}
-
 // Sorts the tensors of the shards into the order of the index. Tensors that no
 // entry names follow in the order of the shards.
 bool arrange(const Index& index, const std::vector<Shard>& shards,
@@ -278,12 +258,14 @@ bool arrange(const Index& index, const std::vector<Shard>& shards,
   std::vector<Manifest::Selected> order;
   order.reserve(manifest.any_size());
   std::vector<bool> used(manifest.any_size());
-  std::vector<const IndexEntry*> lacking;
+  std::vector<std::string> lacking;
+  Span lacking_where;  // the first
   bool twice = false;
   for (const IndexEntry& entry : index.entries) {
     const auto number = names[entry.shard].find(entry.name);
     if (!number) {
-      lacking.push_back(&entry);
+      if (lacking.empty()) lacking_where = entry.where;
+      lacking.emplace_back(entry.name);
       continue;
     }
     order.push_back({*number, *number >= manifest.size()});
@@ -299,7 +281,12 @@ bool arrange(const Index& index, const std::vector<Shard>& shards,
     return false;
   }
   if (!lacking.empty()) {
-    report_lacking(lacking, diags);
+    diags
+        .error(Code::InconsistentCheckpoint, lacking_where,
+               plural(std::ssize(lacking), "tensor") +
+                   " missing from the shard that the index names: " +
+                   some_names(lacking))
+        .parameters(lacking);
     return false;
   }
   std::vector<std::string> others;
@@ -409,23 +396,21 @@ bool is_called_buffer(std::string_view name) {
                                         ".position_ids",
                                         ".rotary_emb.inv_freq",
                                         ".attention.rotary_emb.inv_freq"};
-  return std::any_of(std::begin(kEnds), std::end(kEnds),
-                     [&](std::string_view end) { return name.ends_with(end); });
+  return std::ranges::any_of(
+      kEnds, [&](std::string_view end) { return name.ends_with(end); });
 }
 
 // Removes such buffers from the names that only the index has, and adds a
 // remark about them.
 void remove_buffers(std::vector<std::string>& only_index, Manifest& manifest) {
-  const auto first = std::stable_partition(
-      only_index.begin(), only_index.end(),
-      [](const std::string& name) { return !is_called_buffer(name); });
+  const auto first = std::ranges::find_if(only_index, is_called_buffer);
   if (first == only_index.end()) return;
-  const auto count = static_cast<int64_t>(only_index.end() - first);
-  manifest.remarks.push_back(plural(count, "tensor") +
-                             " in the index, such as " + in_backticks(*first) +
-                             ": masks and positions from older versions, which "
-                             "are buffers, not parameters");
-  only_index.erase(first, only_index.end());
+  manifest.remarks.push_back(
+      plural(std::ranges::count_if(only_index, is_called_buffer), "tensor") +
+      " in the index, such as " + in_backticks(*first) +
+      ": masks and positions from older versions, which are buffers, not "
+      "parameters");
+  std::erase_if(only_index, is_called_buffer);
 }
 
 // Reduces the manifest to the tensors that both the index and the config name.
@@ -461,28 +446,22 @@ bool settle_names(const Index& index, Manifest& manifest, Diagnostics& diags) {
     return false;
   }
   manifest = std::move(common);
-  const auto count = [](const std::vector<std::string>& list) {
-    return plural(std::ssize(list), "tensor");
-  };
-  const auto they = [](const std::vector<std::string>& list) {
-    return std::string(list.size() == 1 ? "it is" : "they are");
-  };
-  if (names.only_index.empty()) {
-    auto report = diags.report(Code::InconsistentCheckpoint, Severity::Warning,
-                               index.weight_map_where,
-                               "the index lacks " + count(names.only_config) +
-                                   " that the config.json beside it implies: " +
-                                   they(names.only_config) + " left out");
-    report.fact("`total_size` matches without them");
-    say(report);
-    return true;
-  }
+  const bool index_lacks = names.only_index.empty();
+  const std::vector<std::string>& differing =
+      index_lacks ? names.only_config : names.only_index;
+  const std::string count = plural(std::ssize(differing), "tensor");
+  const std::string they = differing.size() == 1 ? "it is" : "they are";
   auto report = diags.report(
       Code::InconsistentCheckpoint, Severity::Warning, index.weight_map_where,
-      "the index names " + count(names.only_index) +
-          " that the config.json beside it does not imply: " +
-          they(names.only_index) + " excluded from all totals");
-  if (said > *bytes) {
+      index_lacks
+          ? "the index lacks " + count +
+                " that the config.json beside it implies: " + they + " left out"
+          : "the index names " + count +
+                " that the config.json beside it does not imply: " + they +
+                " excluded from all totals");
+  if (index_lacks) {
+    report.fact("`total_size` matches without them");
+  } else if (said > *bytes) {
     report.fact("`total_size` leaves " + bytes_text(said - *bytes) +
                 " for them");
   }
@@ -562,10 +541,9 @@ bool add_frequencies(const Index& index, Manifest& manifest) {
 }
 
 bool is_lfs_pointer(const std::string& path, Host& host) {
-  constexpr std::string_view kPointer = "version https://git-lfs";
   std::string why;
-  const auto head = host.read_file(path, std::ssize(kPointer), why);
-  return head != nullptr && head->view() == kPointer;
+  const auto head = host.read_file(path, std::ssize(kLfsPointer), why);
+  return head != nullptr && head->view() == kLfsPointer;
 }
 
 std::optional<Manifest> read_with_config(const ManifestSource& source,
@@ -573,7 +551,6 @@ std::optional<Manifest> read_with_config(const ManifestSource& source,
                                          Host& host, Diagnostics& diags) {
   const std::string path = path_relative_to(source.path, "config.json", host);
   if (source.path == "-" || !host.file_info(path)) {
-    const auto count = std::ssize(index.shards);
     if (pointers) {
       return diags
           .error(
@@ -586,7 +563,7 @@ std::optional<Manifest> read_with_config(const ManifestSource& source,
     return diags
         .error(Code::InconsistentCheckpoint, index.weight_map_where,
                "an index alone does not give tensor shapes")
-        .fact("neither its " + plural(count, "shard") +
+        .fact("neither its " + plural(std::ssize(index.shards), "shard") +
               " nor a config.json is beside it")
         .help(
             "add the shards (their first megabytes are enough), or the "
@@ -601,7 +578,7 @@ std::optional<Manifest> read_with_config(const ManifestSource& source,
   const auto beside = read_quantisation_file(path, *config, host, diags);
   if (!beside) return std::nullopt;
   std::optional<Manifest> manifest =
-      synthesize_manifest(*config, diags, {}, &*beside);
+      synthesize_manifest(*config, diags, {}, *beside);
   if (!manifest || !add_frequencies(index, *manifest) ||
       !settle_names(index, *manifest, diags) ||
       !check_implied_size(index, *manifest, diags)) {
@@ -656,8 +633,8 @@ std::optional<Manifest> read_index(const ManifestSource& source, Host& host,
 // it.
 bool recognize(std::string_view head) {
   const size_t first = head.find_first_not_of(" \t\r\n");
-  if (first == std::string_view::npos || head[first] != '{') return false;
-  return contains(head, "\"weight_map\"");
+  return first != std::string_view::npos && head[first] == '{' &&
+         contains(head, "\"weight_map\"");
 }
 
 }  // namespace

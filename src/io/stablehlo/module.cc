@@ -36,35 +36,50 @@ class Reader {
     uint64_t arguments = 0;  // position after the opening bracket
   };
 
-  // Runs a parser and forwards its reports to `errors_`.
+  // Runs a parser and forwards its reports to `errors_`. What it reports of a
+  // text within an attribute is reported at the attribute, `inside`.
   template <typename Parse>
-  auto reported(Parse parse) {
+  auto reported(Parse parse, std::optional<Span> inside = {}) {
     Diagnostics found;
     auto result = parse(found);
     for (const Diagnostic& problem : found.all()) {
-      auto report = errors_.error(
-          problem.code,
-          problem.labels.empty() ? Span{} : problem.labels.front().where,
-          problem.message);
-      for (const std::string& fact : problem.facts) report.fact(fact);
+      Span where = inside.value_or(Span());
+      if (!inside && !problem.labels.empty()) {
+        where = problem.labels.front().where;
+      }
+      auto report = errors_.error(problem.code, where, problem.message);
+      if (!inside) {
+        for (const std::string& fact : problem.facts) report.fact(fact);
+      }
       for (const std::string& help : problem.help) report.help(help);
     }
     return result;
   }
 
-  // Parses a text within an attribute; its errors are reported at the
-  // attribute.
+  // Parses a text within an attribute.
   template <typename Parse>
   auto parsed_inside(std::string_view text, Span where, Parse parse) {
     const SourceFile inner(source_.name(), unescaped(text));
     MlirCursor cursor(inner);
-    Diagnostics found;
-    auto result = parse(cursor, found);
-    for (const Diagnostic& problem : found.all()) {
-      auto report = errors_.error(problem.code, where, problem.message);
-      for (const std::string& help : problem.help) report.help(help);
+    return reported([&](Diagnostics& diags) { return parse(cursor, diags); },
+                    where);
+  }
+
+  // Reads the string that is the value of an attribute.
+  std::optional<std::string> text_value(MlirCursor& cursor,
+                                        const std::string& key, Span& where) {
+    const uint64_t begin = cursor.at();
+    auto text = cursor.string();
+    where = cursor.span_from(begin);
+    if (!text) {
+      errors_.malformed(cursor.here(), in_backticks(key) + " is not a string");
     }
-    return result;
+    return text;
+  }
+
+  bool fail(Span where, std::string message) {
+    errors_.malformed(where, std::move(message));
+    return false;
   }
 
   // XLA escapes the quotes in such texts a second time.
@@ -139,15 +154,11 @@ class Reader {
   // Reads `xla.sdy.meshes = "{mesh = #sdy.mesh<[..]>}"`, which JAX exported
   // before Shardy had a stable form.
   void exported_meshes(MlirCursor& cursor) {
-    const uint64_t begin = cursor.at();
-    const auto text = cursor.string();
-    const Span where = cursor.span_from(begin);
-    if (!text) {
-      errors_.malformed(cursor.here(), "`xla.sdy.meshes` is not a string");
-      return;
-    }
+    Span where;
+    const auto text = text_value(cursor, "xla.sdy.meshes", where);
+    if (!text) return;
     using Meshes = std::vector<std::pair<std::string, ShardyMesh>>;
-    const auto meshes =
+    auto meshes =
         parsed_inside(*text, where, [](MlirCursor& inner, Diagnostics& diags) {
           Meshes all;
           inner.accept("{");
@@ -166,10 +177,9 @@ class Reader {
           }
           return all;
         });
-    for (const auto& [name, mesh] : meshes) {
-      ShardyMesh placed = mesh;
-      place(placed, where);
-      add_mesh(name, std::move(placed), where);
+    for (auto& [name, mesh] : meshes) {
+      place(mesh, where);
+      add_mesh(name, std::move(mesh), where);
     }
   }
 
@@ -206,9 +216,7 @@ class Reader {
   }
 
   std::optional<Function> choose() {
-    for (const Function& function : functions_) {
-      if (function.name == "main") return function;
-    }
+    if (const Function* main = find_named(functions_, "main")) return *main;
     if (functions_.size() == 1) return functions_.front();
     auto report = errors_.malformed(
         {&source_, 0, 0},
@@ -248,20 +256,15 @@ class Reader {
     argument.name = cursor.word();
     argument.where = cursor.span_from(begin);
     if (!cursor.accept(":")) {
-      errors_.malformed(cursor.here(), "an argument has no type");
-      return false;
+      return fail(cursor.here(), "an argument has no type");
     }
     const auto type = tensor_type(cursor);
     if (!type && cursor.done()) return false;
     const size_t before = errors_.errors();
-    std::optional<std::string> given_name;
-    if (cursor.accept("{") && !attributes(cursor, argument, given_name)) {
-      return false;
-    }
-    if (cursor.accept("loc")) {
-      if (!location(cursor, argument)) return false;
-    }
-    if (given_name) argument.name = *std::move(given_name);
+    given_name_.reset();
+    if (cursor.accept("{") && !attributes(cursor, argument)) return false;
+    if (cursor.accept("loc") && !location(cursor, argument)) return false;
+    if (given_name_) argument.name = *given_name_;
     if (!type || errors_.errors() > before) return true;
     argument.type = *type;
     // An exported module has both; only Shardy's sharding names its axes.
@@ -340,32 +343,27 @@ class Reader {
         in_backticks(element) + " is not a supported element type");
   }
 
-  bool attributes(MlirCursor& cursor, StableHloArgument& argument,
-                  std::optional<std::string>& name) {
+  bool attributes(MlirCursor& cursor, StableHloArgument& argument) {
     while (!cursor.accept("}")) {
       const uint64_t begin = cursor.at();
       auto quoted = cursor.string();
       const std::string key =
           quoted ? *std::move(quoted) : std::string(cursor.word());
       if (key.empty()) {
-        errors_.malformed(cursor.here(), "expected an attribute here");
-        return false;
+        return fail(cursor.here(), "expected an attribute here");
       }
-      if (cursor.accept("=") &&
-          !attribute(cursor, key, begin, argument, name)) {
+      if (cursor.accept("=") && !attribute(cursor, key, begin, argument)) {
         return false;
       }
       if (cursor.peek() != '}' && !cursor.accept(",")) {
-        errors_.malformed(cursor.here(), "expected `,` or `}` here");
-        return false;
+        return fail(cursor.here(), "expected `,` or `}` here");
       }
     }
     return true;
   }
 
   bool attribute(MlirCursor& cursor, const std::string& key, uint64_t begin,
-                 StableHloArgument& argument,
-                 std::optional<std::string>& name) {
+                 StableHloArgument& argument) {
     if (key == "sdy.sharding") {
       const uint64_t at = cursor.at();
       argument.sharding = reported([&](Diagnostics& diags) {
@@ -375,37 +373,28 @@ class Reader {
       cursor = MlirCursor(source_, at);  // to skip the whole value
     } else if (key == "mhlo.frontend_attributes" && cursor.accept("{")) {
       // The value is a map: {xla.sdy.sharding = "#sdy.sharding<..>"}.
-      return attributes(cursor, argument, name);
+      return attributes(cursor, argument);
     } else if (key == "xla.sdy.sharding") {
       exported_sharding(cursor, argument);
-    } else if (key == "mhlo.sharding" || key == "jax.arg_info" ||
-               key == "mhlo.arg_name") {
-      const uint64_t at = cursor.at();
-      auto text = cursor.string();
+    } else if (has_word("mhlo.sharding jax.arg_info mhlo.arg_name", key)) {
+      Span where;
+      const auto text = text_value(cursor, key, where);
       if (text && key == "mhlo.sharding") {
-        const Span where = cursor.span_from(at);
         argument.hlo_sharding = reported([&](Diagnostics& diags) {
           return parse_hlo_sharding(*text, where, diags);
         });
       } else if (text) {
-        name = name_of_location(*text);
-      } else {
-        errors_.malformed(cursor.here(), "`" + key + "` is not a string");
+        given_name_ = name_of_location(*text);
       }
     }
-    if (cursor.skip_to(",}")) return true;
-    errors_.malformed(cursor.span_from(begin), "an attribute is not closed");
-    return false;
+    return cursor.skip_to(",}") ||
+           fail(cursor.span_from(begin), "an attribute is not closed");
   }
 
   void exported_sharding(MlirCursor& cursor, StableHloArgument& argument) {
-    const uint64_t begin = cursor.at();
-    const auto text = cursor.string();
-    const Span where = cursor.span_from(begin);
-    if (!text) {
-      errors_.malformed(cursor.here(), "`xla.sdy.sharding` is not a string");
-      return;
-    }
+    Span where;
+    const auto text = text_value(cursor, "xla.sdy.sharding", where);
+    if (!text) return;
     argument.sharding =
         parsed_inside(*text, where, [](MlirCursor& inner, Diagnostics& diags) {
           return parse_shardy_sharding(inner, diags);
@@ -430,9 +419,8 @@ class Reader {
         argument.name = name_of_location(known->second);
       }
     }
-    if (cursor.skip_to(")") && cursor.accept(")")) return true;
-    errors_.malformed(cursor.span_from(begin), "a location is not closed");
-    return false;
+    return (cursor.skip_to(")") && cursor.accept(")")) ||
+           fail(cursor.span_from(begin), "a location is not closed");
   }
 
   const SourceFile& source_;
@@ -440,14 +428,44 @@ class Reader {
   StableHloModule module_;
   std::vector<Function> functions_;
   std::map<std::string, std::string, std::less<>> locations_;
+  std::optional<std::string> given_name_;  // an attribute of the argument
 };
-
-}  // namespace
-
-namespace {
 
 constexpr std::string_view kHloText = "HloModule ";
 constexpr std::string_view kBytecode = "ML\xEFR";
+
+// The format `stablehlo`: the arguments of a lowered program, as JAX prints it.
+
+std::optional<Manifest> read(const ManifestSource& model, Host& /*host*/,
+                             Diagnostics& diags) {
+  diags.add_source(model.file);
+  const auto module = read_stablehlo(*model.file, diags);
+  if (!module) return std::nullopt;
+  Manifest manifest;
+  for (const StableHloArgument& argument : module->arguments) {
+    if (argument.name.empty() || !is_valid_utf8(argument.name)) {
+      return diags.error(Code::MalformedDocument, argument.where,
+                         argument.name.empty()
+                             ? "an argument has an empty name"
+                             : "an argument name is not UTF-8");
+    }
+    if (!manifest.add(argument.name, argument.type, argument.where)) {
+      return diags
+          .error(Code::MalformedDocument, argument.where,
+                 in_backticks(argument.name) + " exceeds 2^63 bytes")
+          .fact("its shape is " + shape_text(argument.type.shape));
+    }
+  }
+  const ShardyMesh* mesh = nullptr;
+  // Errors in shardings do not affect names and shapes.
+  Diagnostics ignored;
+  if (find_mesh(*module, mesh, ignored) && mesh != nullptr) {
+    manifest.mesh = mesh->axes;
+  }
+  manifest.title = model.path;
+  manifest.sources.push_back(model.file);
+  return manifest;
+}
 
 }  // namespace
 
@@ -523,14 +541,11 @@ bool find_mesh(const StableHloModule& module, const ShardyMesh*& mesh,
     }
     if (mesh == nullptr) mesh = own;
     const auto check = [&](const AxisName& axis, Span where) {
-      const bool known =
-          axis == kUnconstrained ||
-          std::ranges::any_of(
-              own->axes, [&](const AxisRequest& a) { return a.name == axis; });
-      if (!known) {
-        refuse(Code::MalformedDocument, where,
-               "the mesh has no axis " + in_backticks(axis));
+      if (axis == kUnconstrained || find_named(own->axes, axis) != nullptr) {
+        return;
       }
+      refuse(Code::MalformedDocument, where,
+             "the mesh has no axis " + in_backticks(axis));
     };
     for (size_t dim = 0; dim < sharding.spec.dims.size(); ++dim) {
       for (const AxisName& axis : sharding.spec.dims[dim]) {
@@ -552,78 +567,31 @@ bool find_mesh(const StableHloModule& module, const ShardyMesh*& mesh,
 }
 
 std::string name_of_location(std::string_view text) {
-  std::string name;
-  size_t at = text.find_first_of("[.");
-  if (at == std::string_view::npos || !contains(text, '[') || at == 0) {
-    return std::string(text);
-  }
-  name = text.substr(0, at);
-  while (at < text.size()) {
-    std::string_view part;
-    if (text[at] == '.') {
-      const size_t end =
-          std::min(text.find_first_of("[.", at + 1), text.size());
-      part = text.substr(at + 1, end - at - 1);
-      at = end;
-    } else {
-      size_t begin = at + 1;
-      const bool quoted = begin < text.size() && text[begin] == '\'';
-      const size_t end = text.find(quoted ? "']" : "]", begin);
-      if (text[at] != '[' || end == std::string_view::npos) {
-        return std::string(text);
-      }
-      begin += quoted ? 1 : 0;
-      if (begin > end) return std::string(text);
-      part = text.substr(begin, end - begin);
-      constexpr std::string_view kFlat = "<flat index ";
-      if (part.starts_with(kFlat) && part.ends_with('>')) {
-        part = part.substr(kFlat.size(), part.size() - kFlat.size() - 1);
-      }
-      at = end + (quoted ? 2 : 1);
+  const size_t first = text.find_first_of("[.");
+  if (first == 0 || !contains(text, '[')) return std::string(text);
+  std::string name(text.substr(0, first));
+  for (std::string_view rest = text.substr(first); !rest.empty();) {
+    const bool attribute = rest.starts_with('.');
+    const bool quoted = rest.starts_with("['");
+    const size_t begin = quoted ? 2 : 1;
+    const size_t end = attribute
+                           ? std::min(rest.find_first_of("[.", 1), rest.size())
+                           : rest.find(quoted ? "']" : "]", 1);
+    if (!(attribute || rest.starts_with('[')) ||
+        end == std::string_view::npos || end < begin) {
+      return std::string(text);
+    }
+    std::string_view part = rest.substr(begin, end - begin);
+    constexpr std::string_view kFlat = "<flat index ";
+    if (!attribute && part.starts_with(kFlat) && part.ends_with('>')) {
+      part = part.substr(kFlat.size(), part.size() - kFlat.size() - 1);
     }
     if (part.empty()) return std::string(text);
-    name += "/";
-    name += part;
+    name += "/" + std::string(part);
+    rest.remove_prefix(attribute ? end : end + begin);
   }
   return name;
 }
-
-// The format `stablehlo`: the arguments of a lowered program, as JAX prints it.
-
-namespace {
-
-std::optional<Manifest> read(const ManifestSource& model, Host& /*host*/,
-                             Diagnostics& diags) {
-  diags.add_source(model.file);
-  const auto module = read_stablehlo(*model.file, diags);
-  if (!module) return std::nullopt;
-  Manifest manifest;
-  for (const StableHloArgument& argument : module->arguments) {
-    if (argument.name.empty() || !is_valid_utf8(argument.name)) {
-      return diags.error(Code::MalformedDocument, argument.where,
-                         argument.name.empty()
-                             ? "an argument has an empty name"
-                             : "an argument name is not UTF-8");
-    }
-    if (!manifest.add(argument.name, argument.type, argument.where)) {
-      return diags
-          .error(Code::MalformedDocument, argument.where,
-                 in_backticks(argument.name) + " exceeds 2^63 bytes")
-          .fact("its shape is " + shape_text(argument.type.shape));
-    }
-  }
-  const ShardyMesh* mesh = nullptr;
-  // Errors in shardings do not affect names and shapes.
-  Diagnostics ignored;
-  if (find_mesh(*module, mesh, ignored) && mesh != nullptr) {
-    manifest.mesh = mesh->axes;
-  }
-  manifest.title = model.path;
-  manifest.sources.push_back(model.file);
-  return manifest;
-}
-
-}  // namespace
 
 const ManifestFormat kStableHlo = {
     "stablehlo", "the arguments of a lowered program, in MLIR text",

@@ -20,7 +20,8 @@
 #include "base/diagnostic.h"
 #include "base/source.h"
 #include "core/types.h"
-#include "io/stablehlo/sharding.h"
+#include "io/stablehlo/hlo_sharding.h"
+#include "io/stablehlo/shardy.h"
 
 namespace shardplan {
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -20,32 +21,20 @@
 namespace shardplan {
 namespace {
 
-Rule rule_of(const StableHloArgument& argument, Span where) {
-  Rule rule;
-  rule.pattern = exact_pattern(argument.name);
-  rule.where = argument.where;
-  rule.spec_where = where;
-  return rule;
-}
-
 // Notes, once per file, the parts of shardings that a spec does not have.
 void note_openness(const StableHloModule& module, Diagnostics& diags) {
-  const StableHloArgument* open = nullptr;
-  const StableHloArgument* ordered = nullptr;
+  const ShardySharding* open = nullptr;
+  const ShardySharding* ordered = nullptr;
   int64_t count = 0;
   for (const StableHloArgument& argument : module.arguments) {
     if (!argument.sharding) continue;
-    if (argument.sharding->open_after_axes) {
-      if (open == nullptr) open = &argument;
-      ++count;
-    }
-    if (argument.sharding->priorities && ordered == nullptr) {
-      ordered = &argument;
-    }
+    const ShardySharding& sharding = *argument.sharding;
+    if (sharding.open_after_axes && count++ == 0) open = &sharding;
+    if (sharding.priorities && ordered == nullptr) ordered = &sharding;
   }
   if (open != nullptr) {
     diags
-        .report(Code::Inexpressible, Severity::Note, open->sharding->where,
+        .report(Code::Inexpressible, Severity::Note, open->where,
                 "open dimensions are read as closed")
         .fact(plural(count, "argument") + (count == 1 ? " has" : " have") +
               " a dimension that `?` allows to be sharded further; a spec "
@@ -53,7 +42,7 @@ void note_openness(const StableHloModule& module, Diagnostics& diags) {
   }
   if (ordered != nullptr) {
     diags
-        .report(Code::Inexpressible, Severity::Note, ordered->sharding->where,
+        .report(Code::Inexpressible, Severity::Note, ordered->where,
                 "sharding priorities are dropped")
         .fact("they order the propagation of shardings to other values");
   }
@@ -65,10 +54,9 @@ bool read_shardy(const StableHloModule& module, RuleSet& rules,
   if (!find_mesh(module, mesh, diags)) return false;
   for (const StableHloArgument& argument : module.arguments) {
     if (!argument.sharding) continue;
-    Rule rule = rule_of(argument, argument.sharding->where);
-    rule.spec = argument.sharding->spec;
-    rule.dim_where = argument.sharding->dim_where;
-    rules.rules.push_back(std::move(rule));
+    const ShardySharding& sharding = *argument.sharding;
+    rules.rules.push_back({exact_pattern(argument.name), sharding.spec,
+                           argument.where, sharding.where, sharding.dim_where});
   }
   rules.mesh = mesh->axes;
   rules.mesh_where = mesh->where;
@@ -108,9 +96,8 @@ bool is_made_of(const std::vector<int64_t>& sizes, std::vector<Axis> asked,
     }
     if (parts != size) return false;
   }
-  return std::all_of(asked.begin() + static_cast<std::ptrdiff_t>(next),
-                     asked.end(),
-                     [](const Axis& axis) { return axis.size == 1; });
+  return std::ranges::all_of(std::span(asked).subspan(next),
+                             [](const Axis& axis) { return axis.size == 1; });
 }
 
 // Splits names such as `fsdp=4`, which `--mesh` passes; empty for the bare
@@ -190,19 +177,19 @@ bool read_hlo(const StableHloModule& module, const RuleReading& reading,
       return false;
     }
     if (!name_axes(*sizes, reading, first->where, mesh, diags)) return false;
+    const Span where = first->where;
     rules.mesh.emplace();
-    rules.mesh_where = first->where;
+    rules.mesh_where = where;
     for (const Axis& axis : mesh) {
-      rules.mesh->push_back(
-          {axis.name, axis.size, first->where, first->where, first->where});
+      rules.mesh->push_back({axis.name, axis.size, where, where, where});
     }
   }
   for (const StableHloArgument& argument : module.arguments) {
     if (!argument.hlo_sharding) continue;
-    Rule rule = rule_of(argument, argument.hlo_sharding->where);
-    rule.spec = spec_of(*argument.hlo_sharding, mesh);
-    rule.dim_where.assign(rule.spec.dims.size(), rule.spec_where);
-    rules.rules.push_back(std::move(rule));
+    const Span where = argument.hlo_sharding->where;
+    const PartitionSpec spec = spec_of(*argument.hlo_sharding, mesh);
+    rules.rules.push_back({exact_pattern(argument.name), spec, argument.where,
+                           where, std::vector<Span>(spec.dims.size(), where)});
   }
   return true;
 }
@@ -214,14 +201,12 @@ bool read_shardings(SourcePtr source, const RuleReading& reading,
   const SourceFile& file = *source;
   rules.sources.push_back(std::move(source));
   if (!module) return false;
-  const auto has = [&](auto member) {
-    return std::ranges::any_of(module->arguments,
-                               [&](const StableHloArgument& argument) {
-                                 return (argument.*member).has_value();
-                               });
-  };
-  const bool shardy = has(&StableHloArgument::sharding);
-  const bool hlo = has(&StableHloArgument::hlo_sharding);
+  bool shardy = false;
+  bool hlo = false;
+  for (const StableHloArgument& argument : module->arguments) {
+    shardy = shardy || argument.sharding;
+    hlo = hlo || argument.hlo_sharding;
+  }
   if (shardy && hlo) {
     diags
         .error(Code::Inexpressible, {&file, 0, 0},
@@ -241,17 +226,9 @@ bool read_shardings(SourcePtr source, const RuleReading& reading,
   return false;
 }
 
-}  // namespace
-
-const RuleDialect kShardy = {
-    "shardy", "shardings of the arguments of a StableHLO module",
-    looks_like_stablehlo, read_shardings, &kRecordedForm};
-
 // The export target `shardy`: the resolved table as a StableHLO module. The
 // arguments of its function are the parameters: names, types and Shardy
 // shardings. The body only returns.
-
-namespace {
 
 std::string quoted_text(std::string_view text) {
   static constexpr std::string_view kHex = "0123456789ABCDEF";
@@ -276,17 +253,12 @@ std::string sharding_text(const Placement& placement) {
   std::string text = "#sdy.sharding<@mesh, [";
   for (size_t dim = 0; dim < placement.type.shape.size(); ++dim) {
     text += dim == 0 ? "{" : ", {";
-    std::string axes;
-    if (dim < placement.spec.dims.size()) {
-      for (const AxisName& axis : placement.spec.dims[dim]) {
-        axes += (axes.empty() ? "" : ", ") + quoted_text(axis);
-      }
-    }
-    const bool open = placement.requested &&
-                      dim < placement.requested_spec().dims.size() &&
-                      placement.requested_spec().dims[dim] ==
-                          AxisNames{std::string(kUnconstrained)};
-    text += axes.empty() && open ? "?" : axes;
+    AxisNames axes;
+    if (dim < placement.spec.dims.size()) axes = placement.spec.dims[dim];
+    const bool open =
+        placement.requested && dim < placement.requested_spec().dims.size() &&
+        placement.requested_spec().dims[dim] == AxisNames{kUnconstrained};
+    text += axes.empty() && open ? "?" : joined_of(axes, ", ", quoted_text);
     text += "}";
   }
   return text + "]>";
@@ -327,7 +299,7 @@ std::string problem_of(std::string_view name, const Placement& placement,
 std::optional<std::string> write(const ExportInput& input, Diagnostics& diags) {
   const Plan& plan = input.plan;
   const std::string mesh =
-      joined_of(plan.mesh.axes(), ", ", [&](const Axis& axis) {
+      joined_of(plan.mesh.axes(), ", ", [](const Axis& axis) {
         return quoted_text(axis.name) + "=" + std::to_string(axis.size);
       });
   std::string text = "module @shardplan {\n  sdy.mesh @mesh = <[" + mesh +
@@ -358,6 +330,10 @@ std::optional<std::string> write(const ExportInput& input, Diagnostics& diags) {
 }
 
 }  // namespace
+
+const RuleDialect kShardy = {
+    "shardy", "shardings of the arguments of a StableHLO module",
+    looks_like_stablehlo, read_shardings, &kRecordedForm};
 
 const ExportTarget kShardyTarget = {
     "shardy", "a StableHLO module with Shardy shardings, in MLIR text", write};

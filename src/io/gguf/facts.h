@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/facts.h"
-#include "io/gguf/header.h"
+#include "io/gguf/metadata.h"
 
 namespace shardplan {
 

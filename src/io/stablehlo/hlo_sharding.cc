@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "io/stablehlo/sharding.h"
+#include "io/stablehlo/hlo_sharding.h"
 
 #include <algorithm>
 #include <numeric>
@@ -8,6 +8,8 @@
 
 #include "base/checked.h"
 #include "base/text.h"
+#include "base/words.h"
+#include "syntax/mlir.h"
 
 namespace shardplan {
 namespace {
@@ -15,12 +17,18 @@ namespace {
 // The most dimensions of one list; XLA's own limit on ranks is far lower.
 constexpr size_t kMaxDims = 64;
 
-std::string list(std::span<const int64_t> numbers) {
-  std::string text = "[";
-  for (size_t i = 0; i < numbers.size(); ++i) {
-    text += (i == 0 ? "" : ",") + std::to_string(numbers[i]);
-  }
-  return text + "]";
+std::string bracketed(std::span<const int64_t> numbers) {
+  return "[" +
+         joined_of(numbers, ",",
+                   [](int64_t number) { return std::to_string(number); }) +
+         "]";
+}
+
+// Returns 0, 1, .., count - 1.
+std::vector<int64_t> first_numbers(size_t count) {
+  std::vector<int64_t> numbers(count);
+  std::iota(numbers.begin(), numbers.end(), int64_t{0});
+  return numbers;
 }
 
 class Parser {
@@ -56,16 +64,17 @@ class Parser {
     }
     if (cursor_.accept("<=")) {
       if (!numbers('[', ']', result_.reshape)) return malformed();
-      result_.order.resize(result_.reshape.size());
-      std::iota(result_.order.begin(), result_.order.end(), int64_t{0});
+      result_.order = first_numbers(result_.reshape.size());
       if (cursor_.accept("T") && !numbers('(', ')', result_.order)) {
         return malformed();
       }
-    } else if (!listed_devices()) {
-      return std::nullopt;
+    } else {
+      const auto count = listed_devices();
+      if (!count) return std::nullopt;
+      result_.reshape = {*count};
+      result_.order = {0};
     }
-    if (!modifiers()) return std::nullopt;
-    return consistent();
+    return with_modifiers();
   }
 
  private:
@@ -95,30 +104,23 @@ class Parser {
   }
 
   // Reads the form before iota tile assignments, which is equivalent if in
-  // order.
-  bool listed_devices() {
+  // order. Returns the number of devices.
+  std::optional<int64_t> listed_devices() {
     int64_t next = 0;
     bool in_order = true;
     do {
       const auto device = cursor_.integer();
-      if (!device) {
-        malformed();
-        return false;
-      }
+      if (!device) return malformed();
       in_order = in_order && *device == next;
       ++next;
     } while (cursor_.accept(","));
-    if (!in_order) {
-      inexpressible("devices are listed in a custom order",
-                    "lower the program with a version that writes `<=[..]`");
-      return false;
-    }
-    result_.reshape = {next};
-    result_.order = {0};
-    return true;
+    if (in_order) return next;
+    return inexpressible(
+        "devices are listed in a custom order",
+        "lower the program with a version that writes `<=[..]`");
   }
 
-  bool modifiers() {
+  std::optional<HloSharding> with_modifiers() {
     while (!cursor_.accept("}")) {
       if (cursor_.accept("last_tile_dim_replicate")) {
         result_.last_is_replicas = true;
@@ -127,22 +129,16 @@ class Parser {
                                    cursor_.accept("replicated") &&
                                    cursor_.accept("}");
         if (!is_replicated) {
-          inexpressible("`last_tile_dims` must be `{replicated}`", "");
-          return false;
+          return inexpressible("`last_tile_dims` must be `{replicated}`", "");
         }
         result_.last_is_replicas = true;
-      } else if (cursor_.accept("metadata")) {
-        if (!cursor_.accept("=") || !cursor_.accept("{") ||
-            !cursor_.skip_to("}") || !cursor_.accept("}")) {
-          malformed();
-          return false;
-        }
-      } else {
-        malformed();
-        return false;
+      } else if (!cursor_.accept("metadata") || !cursor_.accept("=") ||
+                 !cursor_.accept("{") || !cursor_.skip_to("}") ||
+                 !cursor_.accept("}")) {
+        return malformed();
       }
     }
-    return true;
+    return consistent();
   }
 
   static std::optional<int64_t> product(std::span<const int64_t> numbers) {
@@ -160,10 +156,7 @@ class Parser {
     const auto devices = product(result_.reshape);
     std::vector<int64_t> sorted = result_.order;
     std::ranges::sort(sorted);
-    bool permutation = sorted.size() == result_.reshape.size();
-    for (size_t i = 0; i < sorted.size() && permutation; ++i) {
-      permutation = sorted[i] == static_cast<int64_t>(i);
-    }
+    const bool permutation = sorted == first_numbers(result_.reshape.size());
     const bool has_replicas =
         !result_.last_is_replicas || !result_.tiles.empty();
     if (tiles && tiles == devices && permutation && has_replicas) {
@@ -172,8 +165,9 @@ class Parser {
     return diags_
         .error(Code::MalformedDocument, where_,
                "a sharding's tiles and devices disagree")
-        .fact("tiles " + list(result_.tiles) + ", devices " +
-              list(result_.reshape) + ", order " + list(result_.order));
+        .fact("tiles " + bracketed(result_.tiles) + ", devices " +
+              bracketed(result_.reshape) + ", order " +
+              bracketed(result_.order));
   }
 
   SourceFile text_;
@@ -199,8 +193,8 @@ std::optional<std::set<int64_t>> cuts_of(const HloSharding& sharding) {
   int64_t used = 1;  // parts of that dimension
   for (int64_t tile : sharding.tiles) {
     while (tile > 1) {
-      const auto dim = static_cast<size_t>(sharding.order[at]);
-      const int64_t left = sharding.reshape[dim] / used;
+      const int64_t dim = sharding.order[at];
+      const int64_t left = nth(sharding.reshape, dim) / used;
       if (left <= tile) {
         if (tile % left != 0) return std::nullopt;
         tile /= left;
@@ -210,7 +204,7 @@ std::optional<std::set<int64_t>> cuts_of(const HloSharding& sharding) {
         if (left % tile != 0) return std::nullopt;
         used *= tile;
         tile = 1;
-        cuts.insert(before[dim] * used);
+        cuts.insert(nth(before, dim) * used);
       }
     }
   }
@@ -248,9 +242,9 @@ std::optional<std::vector<int64_t>> axis_sizes_of(
       return diags
           .error(Code::Inexpressible, sharding.where,
                  "tiles do not correspond to mesh axes")
-          .fact("tiles " + list(sharding.tiles) + " of devices " +
-                list(sharding.reshape) + " in the order " +
-                list(sharding.order));
+          .fact("tiles " + bracketed(sharding.tiles) + " of devices " +
+                bracketed(sharding.reshape) + " in the order " +
+                bracketed(sharding.order));
     }
     cuts.insert(found->begin(), found->end());
     // Checked one by one, so that the error shows the sharding at fault.
@@ -290,201 +284,21 @@ PartitionSpec spec_of(const HloSharding& sharding, std::span<const Axis> mesh) {
   }
   std::vector<const Axis*> axes;
   for (const int64_t dim : sharding.order) {
-    const auto& more = of_dim[static_cast<size_t>(dim)];
+    const auto& more = nth(of_dim, dim);
     axes.insert(axes.end(), more.begin(), more.end());
   }
   PartitionSpec spec;
   if (sharding.tiles.empty()) return spec;
   size_t at = 0;
   for (size_t dim = 0; dim < sharding.rank(); ++dim) {
-    AxisNames names;
+    AxisNames& names = spec.dims.emplace_back();
     for (int64_t parts = 1; parts < sharding.tiles[dim];
          parts *= axes[at++]->size) {
       SHARDPLAN_CHECK(at < axes.size());
       names.push_back(axes[at]->name);
     }
-    spec.dims.push_back(std::move(names));
   }
   return spec;
-}
-
-namespace {
-
-Diagnostics::Builder unexpected(const MlirCursor& cursor, std::string what,
-                                Diagnostics& diags) {
-  return diags.error(Code::MalformedDocument, cursor.here(), std::move(what))
-      .help("a sharding is `#sdy.sharding<@mesh, [{\"axis\"}, {}]>`");
-}
-
-class ShardyParser {
- public:
-  ShardyParser(MlirCursor& cursor, Diagnostics& diags)
-      : cursor_(cursor), diags_(diags) {}
-
-  std::optional<ShardySharding> sharding() {
-    const uint64_t begin = cursor_.at();
-    if (!cursor_.accept("#sdy.sharding") || !cursor_.accept("<")) {
-      return unexpected(cursor_, "this is not a sharding of one tensor",
-                        diags_);
-    }
-    if (!mesh() || !expect(",") || !dims()) return std::nullopt;
-    while (cursor_.accept(",")) {
-      if (!axes_of_no_dimension()) return std::nullopt;
-    }
-    if (!expect(">")) return std::nullopt;
-    result_.where = cursor_.span_from(begin);
-    return std::move(result_);
-  }
-
- private:
-  bool expect(std::string_view text) {
-    if (cursor_.accept(text)) return true;
-    unexpected(cursor_, "expected `" + std::string(text) + "` here", diags_);
-    return false;
-  }
-
-  bool mesh() {
-    if (cursor_.accept("mesh")) {
-      result_.inlined = parse_shardy_mesh(cursor_, diags_);
-      return result_.inlined.has_value();
-    }
-    const auto name = cursor_.symbol();
-    if (!name) {
-      unexpected(cursor_, "expected a mesh here", diags_);
-      return false;
-    }
-    result_.mesh_name = *name;
-    return true;
-  }
-
-  bool dims() {
-    if (!expect("[")) return false;
-    while (!cursor_.accept("]")) {
-      if (!dim()) return false;
-      if (cursor_.accept("]")) break;
-      if (!expect(",")) return false;
-    }
-    return true;
-  }
-
-  bool dim() {
-    const uint64_t begin = cursor_.at();
-    AxisNames axes;
-    bool open = false;
-    if (!expect("{")) return false;
-    while (!cursor_.accept("}")) {
-      if (cursor_.accept("?")) {
-        open = true;
-      } else if (!axis(axes)) {
-        return false;
-      }
-      if (cursor_.accept("}")) break;
-      if (!expect(",")) return false;
-    }
-    const Span where = cursor_.span_from(begin);
-    if (cursor_.peek() == 'p') {
-      result_.priorities = true;
-      cursor_.word();
-    }
-    if (open && axes.empty())
-      axes.emplace_back(kUnconstrained);
-    else if (open)
-      result_.open_after_axes = true;
-    result_.spec.dims.push_back(std::move(axes));
-    result_.dim_where.push_back(where);
-    return true;
-  }
-
-  bool axis(AxisNames& axes) {
-    const uint64_t begin = cursor_.at();
-    auto name = cursor_.string();
-    if (!name) {
-      unexpected(cursor_, "expected an axis name here", diags_);
-      return false;
-    }
-    if (cursor_.accept(":")) {
-      cursor_.skip_to(",}>");
-      const Span where = cursor_.span_from(begin);
-      diags_
-          .error(Code::Inexpressible, where,
-                 "only part of axis " + in_backticks(*name) + " is used")
-          .fact(in_backticks(where.text()) + " is a sub-axis")
-          .help("split it into two mesh axes: only whole axes are supported");
-      return false;
-    }
-    axes.push_back(*std::move(name));
-    return true;
-  }
-
-  bool axes_of_no_dimension() {
-    const Span where = cursor_.here();
-    const std::string_view key = cursor_.word();
-    if (key == "unreduced") {
-      diags_.error(Code::Inexpressible, where, "an argument is unreduced")
-          .fact("devices hold partial sums, not its values")
-          .help("reduce it before passing it");
-      return false;
-    }
-    if (key != "replicated") {
-      diags_.error(Code::MalformedDocument, where,
-                   in_backticks(key) + " is not part of a sharding");
-      return false;
-    }
-    if (!expect("=") || !expect("{")) return false;
-    while (!cursor_.accept("}")) {
-      if (!axis(result_.replicated)) return false;
-      if (cursor_.accept("}")) break;
-      if (!expect(",")) return false;
-    }
-    return true;
-  }
-
-  MlirCursor& cursor_;
-  Diagnostics& diags_;
-  ShardySharding result_;
-};
-
-}  // namespace
-
-std::optional<ShardyMesh> parse_shardy_mesh(MlirCursor& cursor,
-                                            Diagnostics& diags) {
-  const auto refuse = [&](std::string message) {
-    return diags
-        .error(Code::MalformedDocument, cursor.here(), std::move(message))
-        .help("a mesh is `<[\"a\"=2, \"b\"=4]>`");
-  };
-  ShardyMesh mesh;
-  const uint64_t begin = cursor.at();
-  if (!cursor.accept("<") || !cursor.accept("[")) {
-    return refuse("this is not a mesh");
-  }
-  while (!cursor.accept("]")) {
-    const uint64_t entry = cursor.at();
-    const auto name = cursor.string();
-    const Span name_where = cursor.span_from(entry);
-    if (!name || !cursor.accept("=")) return refuse("expected an axis here");
-    const uint64_t size_at = cursor.at();
-    const auto size = cursor.integer();
-    if (!size) return refuse("expected an axis size here");
-    mesh.axes.push_back({*name, *size, cursor.span_from(entry), name_where,
-                         cursor.span_from(size_at)});
-    if (cursor.accept("]")) break;
-    if (!cursor.accept(",")) return refuse("expected `,` here");
-  }
-  if (cursor.accept(",")) {
-    mesh.has_device_ids = cursor.accept("device_ids");
-    if (!mesh.has_device_ids || !cursor.skip_to(">")) {
-      return refuse("expected `>` here");
-    }
-  }
-  if (!cursor.accept(">")) return refuse("expected `>` here");
-  mesh.where = cursor.span_from(begin);
-  return mesh;
-}
-
-std::optional<ShardySharding> parse_shardy_sharding(MlirCursor& cursor,
-                                                    Diagnostics& diags) {
-  return ShardyParser(cursor, diags).sharding();
 }
 
 }  // namespace shardplan
