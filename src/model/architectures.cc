@@ -2,6 +2,7 @@
 #include "model/architectures.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -56,12 +57,9 @@ std::vector<std::string> flow_items(std::string_view text) {
 IndexEntry index_entry(const ShippedFile& file) {
   IndexEntry entry;
   entry.name = shipped_name(file);
-  std::string_view rest = file.text;
   bool in_classes = false;
-  while (!rest.empty()) {
-    const size_t end = std::min(rest.find('\n'), rest.size());
-    const std::string_view line = rest.substr(0, end);
-    rest.remove_prefix(std::min(end + 1, rest.size()));
+  for (std::string_view rest = file.text; !rest.empty();) {
+    const std::string_view line = next_line(rest);
     constexpr std::string_view kTypes = "model_types:";
     constexpr std::string_view kLike = "like:";
     entry.computes |= line == "computes: true";
@@ -122,10 +120,7 @@ class Library {
  public:
   std::shared_ptr<const Architecture> find(std::string_view name) {
     const std::lock_guard<std::recursive_mutex> lock(mutex_);
-    const auto& entries = index();
-    const bool there = std::ranges::any_of(
-        entries, [&](const IndexEntry& e) { return e.name == name; });
-    if (!there) return nullptr;
+    if (find_named(index(), name) == nullptr) return nullptr;
     return read_.get(name, [&] {
       Diagnostics diags;
       auto result = read_architecture(
@@ -156,16 +151,6 @@ class Library {
 Library& library() {
   static Library the_library;
   return the_library;
-}
-
-// Returns the classes that a config names.
-std::vector<std::string_view> named_classes(const Node& config) {
-  std::vector<std::string_view> names;
-  const auto list = config.find("architectures");
-  for (size_t i = 0; list && list->is_list() && i < list->size(); ++i) {
-    names.push_back(list->item(i).text());
-  }
-  return names;
 }
 
 // How well an architecture fits if several have a class that the config names.
@@ -199,21 +184,15 @@ ClassFit fit_of(const IndexEntry& entry, std::string_view class_name,
   return fit;
 }
 
-ArchitectureChoice kind_by_class(const Node& config) {
+ArchitectureChoice choice_by_class(const Node& config) {
   const IndexEntry* best = nullptr;
   ClassFit best_fit;
   for (const std::string_view name : named_classes(config)) {
-    std::vector<const IndexEntry*> entries;
     for (const IndexEntry& entry : index()) {
-      if (contains(entry.classes, name)) entries.push_back(&entry);
-    }
-    if (entries.size() == 1) {
-      return choose_class(find_architecture(entries.front()->name), config);
-    }
-    for (const IndexEntry* entry : entries) {
-      const ClassFit fit = fit_of(*entry, name, config);
+      if (!contains(entry.classes, name)) continue;
+      const ClassFit fit = fit_of(entry, name, config);
       if (best != nullptr && fit <= best_fit) continue;
-      best = entry;
+      best = &entry;
       best_fit = fit;
     }
     if (best != nullptr) break;
@@ -222,22 +201,9 @@ ArchitectureChoice kind_by_class(const Node& config) {
                          : choose_class(find_architecture(best->name), config);
 }
 
-}  // namespace
-
-ArchitectureChoice choose_architecture(const Node& config) {
-  if (!config.is_map()) return {};
-  const auto model_type = config.find("model_type");
-  const bool typed = model_type && !model_type->is_null();
-  for (const IndexEntry& entry : index()) {
-    if (!typed || !contains(entry.model_types, model_type->text())) continue;
-    return choose_class(find_architecture(entry.name), config);
-  }
-  return typed ? ArchitectureChoice{} : kind_by_class(config);
-}
-
 // Returns "ForCausalLM" for a class of any type; "Model" for one without a
 // head.
-static std::string_view head_part(std::string_view class_name) {
+std::string_view head_part(std::string_view class_name) {
   const size_t at = class_name.rfind("For");
   if (at != std::string_view::npos) return class_name.substr(at);
   return class_name.ends_with("Model") ? "Model" : std::string_view();
@@ -245,8 +211,8 @@ static std::string_view head_part(std::string_view class_name) {
 
 // Returns whether no shipped architecture knows the config's type or classes. A
 // known class has tensors with its own names and must not be read as another.
-static bool is_unknown(const Node& config,
-                       const std::vector<std::string_view>& classes) {
+bool is_unknown(const Node& config,
+                const std::vector<std::string_view>& classes) {
   const auto type = config.find("model_type");
   if (!type || !type->is_string()) return false;
   return std::ranges::none_of(index(), [&](const IndexEntry& entry) {
@@ -257,24 +223,47 @@ static bool is_unknown(const Node& config,
   });
 }
 
+}  // namespace
+
+std::vector<std::string_view> named_classes(const Node& config) {
+  std::vector<std::string_view> names;
+  const auto list = config.find("architectures");
+  for (size_t i = 0; list && list->is_list() && i < list->size(); ++i) {
+    names.push_back(list->item(i).text());
+  }
+  return names;
+}
+
+ArchitectureChoice choose_architecture(const Node& config) {
+  if (!config.is_map()) return {};
+  const auto model_type = config.find("model_type");
+  const bool typed = model_type && !model_type->is_null();
+  for (const IndexEntry& entry : index()) {
+    if (!typed || !contains(entry.model_types, model_type->text())) continue;
+    return choose_class(find_architecture(entry.name), config);
+  }
+  return typed ? ArchitectureChoice{} : choice_by_class(config);
+}
+
 ArchitectureChoice choose_class(
     std::shared_ptr<const Architecture> architecture, const Node& config) {
-  ArchitectureChoice kind{std::move(architecture), nullptr};
-  const auto classes = named_classes(config);
-  if (classes.empty()) kind.model_class = &kind.architecture->classes.front();
-  for (const std::string_view name : classes) {
-    if (kind.model_class == nullptr)
-      kind.model_class = kind.architecture->find_class(name);
+  ArchitectureChoice choice{std::move(architecture), nullptr};
+  const auto& known = choice.architecture->classes;
+  const ArchitectureClass*& found = choice.model_class;
+  const auto named = named_classes(config);
+  if (named.empty()) found = &known.front();
+  for (const std::string_view name : named) {
+    if (found == nullptr) found = choice.architecture->find_class(name);
   }
-  if (kind.model_class != nullptr || !is_unknown(config, classes)) return kind;
-  for (const std::string_view name : classes) {
+  if (found != nullptr || !is_unknown(config, named)) return choice;
+  for (const std::string_view name : named) {
     const std::string_view head = head_part(name);
-    for (const ArchitectureClass& each : kind.architecture->classes) {
-      if (kind.model_class != nullptr || head.empty()) break;
-      if (head_part(each.class_name) == head) kind.model_class = &each;
+    for (const ArchitectureClass& each : known) {
+      if (found != nullptr || head.empty()) break;
+      if (head_part(each.class_name) == head) found = &each;
     }
   }
-  return kind;
+  return choice;
 }
 
 const ConfigSection* flat_part(const ArchitectureChoice& whole,
@@ -300,11 +289,7 @@ std::shared_ptr<const Architecture> find_architecture(std::string_view name) {
   return library().find(name);
 }
 
-std::vector<std::string> architecture_names() {
-  std::vector<std::string> names;
-  for (const IndexEntry& entry : index()) names.push_back(entry.name);
-  return names;
-}
+std::vector<std::string> architecture_names() { return all_names(index()); }
 
 std::vector<std::string> architectures_with_class(std::string_view name) {
   std::vector<std::string> names;
@@ -323,23 +308,17 @@ std::vector<std::string> computing_architectures() {
 }
 
 std::vector<std::string> computing_architectures_general_first() {
-  std::map<std::string_view, const IndexEntry*> by_name;
-  for (const IndexEntry& entry : index()) by_name.emplace(entry.name, &entry);
-  std::map<std::string_view, int> builders;
-  std::vector<const IndexEntry*> entries;
+  std::map<std::string, int> builders;
   for (const IndexEntry& entry : index()) {
-    if (entry.computes) entries.push_back(&entry);
     for (const IndexEntry* at = &entry; !at->like.empty();
-         at = by_name.at(at->like)) {
+         at = find_named(index(), at->like)) {
       ++builders[at->like];
     }
   }
-  std::ranges::stable_sort(entries,
-                           [&](const IndexEntry* a, const IndexEntry* b) {
-                             return builders[a->name] > builders[b->name];
-                           });
-  std::vector<std::string> names;
-  for (const IndexEntry* entry : entries) names.push_back(entry->name);
+  std::vector<std::string> names = computing_architectures();
+  std::ranges::stable_sort(names, std::greater(), [&](const std::string& name) {
+    return builders[name];
+  });
   return names;
 }
 

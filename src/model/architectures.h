@@ -34,6 +34,9 @@ ArchitectureChoice choose_architecture(const Node& config);
 ArchitectureChoice choose_class(
     std::shared_ptr<const Architecture> architecture, const Node& config);
 
+// Returns the classes that a config names, in order.
+std::vector<std::string_view> named_classes(const Node& config);
+
 // Returns the part of this model whose keys are at the top level of this
 // config; null if no part's are.
 const ConfigSection* flat_part(const ArchitectureChoice& whole,

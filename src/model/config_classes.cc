@@ -8,6 +8,7 @@
 
 #include "base/checked.h"
 #include "base/shipped.h"
+#include "base/words.h"
 #include "model/config_reader.h"
 
 namespace shardplan {
@@ -23,10 +24,8 @@ std::map<std::string_view, std::string_view> read_lines() {
   const auto file = std::ranges::find(files, kRecording, &ShippedFile::path);
   SHARDPLAN_CHECK(file != files.end());
   std::map<std::string_view, std::string_view> lines;
-  std::string_view text = file->text;
-  while (!text.empty()) {
-    const std::string_view line = text.substr(0, text.find('\n'));
-    text.remove_prefix(std::min(line.size() + 1, text.size()));
+  for (std::string_view text = file->text; !text.empty();) {
+    const std::string_view line = next_line(text);
     // The key is near the end of the line.
     const size_t mark = line.rfind(kMark);
     if (mark == line.npos) continue;
@@ -34,13 +33,6 @@ std::map<std::string_view, std::string_view> read_lines() {
     lines.emplace(line.substr(begin, line.find('"', begin) - begin), line);
   }
   return lines;
-}
-
-// Returns empty if there is no such line.
-std::string_view line_of(std::string_view model_type) {
-  static const auto kLines = read_lines();
-  const auto found = kLines.find(model_type);
-  return found == kLines.end() ? "" : found->second;
 }
 
 }  // namespace
@@ -132,20 +124,20 @@ std::shared_ptr<const ConfigClass> find_config_class(
   const std::lock_guard<std::mutex> lock(mutex);
   const auto found = known.find(model_type);
   if (found != known.end()) return found->second;
-  std::shared_ptr<const ConfigClass> result;
-  const std::string_view line = line_of(model_type);
-  if (!line.empty()) {
-    Diagnostics diags;
-    auto document = parse_document(
-        std::make_shared<SourceFile>("rules/" + std::string(kRecording),
-                                     std::string(line)),
-        diags);
-    SHARDPLAN_CHECK(document.has_value());
-    result = std::make_shared<const ConfigClass>(*std::move(document));
-  }
+  static const auto kLines = read_lines();
+  const auto line = kLines.find(model_type);
   // Lookups may be for any text, so unknown types are not cached.
-  if (result != nullptr) known.emplace(std::string(model_type), result);
-  return result;
+  if (line == kLines.end()) return nullptr;
+  Diagnostics diags;
+  auto document = parse_document(
+      std::make_shared<SourceFile>("rules/" + std::string(kRecording),
+                                   std::string(line->second)),
+      diags);
+  SHARDPLAN_CHECK(document.has_value());
+  return known
+      .emplace(model_type,
+               std::make_shared<const ConfigClass>(*std::move(document)))
+      .first->second;
 }
 
 std::shared_ptr<const ConfigClass> find_config_class(

@@ -21,8 +21,7 @@ std::optional<int64_t> find_size(const Node& config,
                                  std::initializer_list<const char*> keys) {
   for (const char* key : keys) {
     const auto value = config.find(key);
-    if (!value) continue;
-    const std::optional<int64_t> number = value->integer();
+    const auto number = value ? value->integer() : std::nullopt;
     if (number && *number > 0) return number;
   }
   return std::nullopt;
@@ -30,49 +29,25 @@ std::optional<int64_t> find_size(const Node& config,
 
 // Values of a config as an architecture reads them. Nothing is reported, since
 // errors may concern values that are not needed here.
-class Reading {
- public:
-  Reading(std::shared_ptr<const Architecture> architecture, const Node& config,
+struct Reading {
+  std::shared_ptr<const Architecture> architecture;
+  Diagnostics diags = {};
+  ConfigReader reader;
+  ConfigValues values;
+
+  Reading(std::shared_ptr<const Architecture> of, const Node& config,
           ConfigValues::Place place = ConfigValues::Place::Own)
-      : architecture_(std::move(architecture)),
-        reader_(config, "", diags_),
-        values_(*architecture_, reader_, 0, place) {}
+      : architecture(std::move(of)),
+        reader(config, "", diags),
+        values(*architecture, reader, 0, place) {}
 
   std::optional<int64_t> size(std::string_view name) {
-    const ConfigValue* const value = values_.find(name);
+    const ConfigValue* const value = values.find(name);
     if (value == nullptr || value->kind != ConfigValue::Kind::Integer) {
       return std::nullopt;
     }
     return value->integer;
   }
-  // Returns the state that the layers of a class store; empty if it cannot be
-  // determined.
-  std::optional<LayerStates> state(const ArchitectureClass& model_class,
-                                   const std::vector<int64_t>& windows,
-                                   DType dtype) {
-    return generation_state(values_, model_class, windows, dtype);
-  }
-  // Returns whether the architecture has the table, not only for a forward
-  // pass.
-  bool has_table(std::string_view name) const {
-    const ValueRule* const rule = architecture_->find_value(name);
-    return rule != nullptr && !rule->of_forward;
-  }
-  // Returns empty if the config does not determine the table.
-  std::optional<std::vector<int64_t>> table(std::string_view name) {
-    std::string why;
-    const auto* const values = values_.find_table(name, why);
-    if (values == nullptr) return std::nullopt;
-    std::vector<int64_t> numbers;
-    for (const ConfigValue& value : *values) numbers.push_back(value.integer);
-    return numbers;
-  }
-
- private:
-  std::shared_ptr<const Architecture> architecture_;
-  Diagnostics diags_;
-  ConfigReader reader_;
-  ConfigValues values_;
 };
 
 std::optional<int64_t> find_kv_heads(const Node& config,
@@ -127,9 +102,9 @@ std::vector<int64_t> listed_windows(const Node& config, int64_t layers) {
   for (size_t i = 0; listed && i < types->size(); ++i) {
     windows.push_back(window_of_type(types->item(i).text(), config));
   }
-  if (!listed) windows.assign(static_cast<size_t>(layers), 0);
-  const bool hybrid = std::any_of(
-      std::begin(kHybridKeys), std::end(kHybridKeys),
+  if (!listed) windows.assign(to_size(layers), 0);
+  const bool hybrid = std::ranges::any_of(
+      kHybridKeys,
       [&](std::string_view key) { return config.find(key).has_value(); });
   const auto end = std::ssize(windows);
   int64_t unknown = find_size(config, {"num_kv_shared_layers"}).value_or(0);
@@ -139,19 +114,26 @@ std::vector<int64_t> listed_windows(const Node& config, int64_t layers) {
   return windows;
 }
 
-// Returns Facts::windows; `reading` is null for an unknown model type.
-std::vector<int64_t> layer_windows(const Node& config, Reading* reading,
+// Returns Facts::windows; there is no `reading` of an unknown model type.
+std::vector<int64_t> layer_windows(const Node& config,
+                                   std::optional<Reading>& reading,
                                    int64_t layers) {
   if (layers > kMaxCount) return {};
   std::vector<int64_t> windows;
-  if (reading != nullptr && reading->has_table("window")) {
-    windows = reading->table("window").value_or(
-        std::vector<int64_t>(static_cast<size_t>(layers), kUnknownWindow));
-  } else {
+  const ValueRule* const rule =
+      reading ? reading->architecture->find_value("window") : nullptr;
+  if (rule == nullptr || rule->of_forward) {
     windows = listed_windows(config, layers);
+  } else {
+    std::string why;
+    const auto* const table = reading->values.find_table("window", why);
+    if (table == nullptr) windows.assign(to_size(layers), kUnknownWindow);
+    for (size_t i = 0; table != nullptr && i < table->size(); ++i) {
+      windows.push_back((*table)[i].integer);
+    }
   }
   const bool all_see_all =
-      std::ranges::all_of(windows, [](int64_t w) { return w == 0; });
+      std::ranges::count(windows, 0) == std::ssize(windows);
   return all_see_all ? std::vector<int64_t>() : windows;
 }
 
@@ -173,39 +155,30 @@ std::optional<DType> named_dtype(const Node& config) {
 LayerStates layer_state(const Node& config, const Node& text,
                         const std::shared_ptr<const Architecture>& architecture,
                         const Facts& facts) {
-  ArchitectureChoice kind = architecture != nullptr
-                                ? choose_class(architecture, config)
-                                : choose_architecture(config);
-  const bool whole = static_cast<bool>(kind);
-  if (!whole) kind = choose_architecture(text);
-  if (!kind) return {};
-  if (kind.model_class == nullptr && !kind.architecture->classes.empty()) {
-    kind.model_class = &kind.architecture->classes.front();
+  ArchitectureChoice choice = architecture != nullptr
+                                  ? choose_class(architecture, config)
+                                  : choose_architecture(config);
+  const bool whole = static_cast<bool>(choice);
+  if (!whole) choice = choose_architecture(text);
+  if (!choice) return {};
+  const ArchitectureClass* model_class = choice.model_class;
+  if (model_class == nullptr && !choice.architecture->classes.empty()) {
+    model_class = &choice.architecture->classes.front();
   }
-  if (kind.model_class == nullptr ||
-      !declares_state(*kind.architecture, *kind.model_class)) {
+  if (model_class == nullptr ||
+      !declares_state(*choice.architecture, *model_class)) {
     return {};
   }
   auto dtype = named_dtype(config);
   if (!dtype) dtype = named_dtype(text);
-  Reading reading(kind.architecture, whole ? config : text);
-  auto state = reading.state(*kind.model_class, facts.windows,
-                             dtype.value_or(DType::F32));
+  Reading reading(choice.architecture, whole ? config : text);
+  auto state = generation_state(reading.values, *model_class, facts.windows,
+                                dtype.value_or(DType::F32));
   if (state) return *std::move(state);
   // The layers store state of an unknown size.
   const int64_t layers = facts.layers.value_or(0);
   if (layers > kMaxCount) return {};
-  return {{{false, {}}}, std::vector<uint32_t>(static_cast<size_t>(layers), 0)};
-}
-
-std::unique_ptr<Reading> reading_of(const Node& config) {
-  ArchitectureChoice kind = choose_architecture(config);
-  if (!kind) return nullptr;
-  if (const ConfigSection* const part = flat_part(kind, config)) {
-    return std::make_unique<Reading>(part->architecture, config,
-                                     ConfigValues::Place::Flat);
-  }
-  return std::make_unique<Reading>(std::move(kind.architecture), config);
+  return {{{false, {}}}, std::vector<uint32_t>(to_size(layers), 0)};
 }
 
 // Reads the quantisation block: FP8 gives it as [rows, columns]; in MXFP4, 32
@@ -230,32 +203,21 @@ void read_quantization(const Node& config, Facts& facts) {
 
 }  // namespace
 
-// The usual names of the key.
 std::optional<int64_t> config_positions(const Manifest& manifest) {
   if (manifest.config == nullptr) return std::nullopt;
-  const Node root = manifest.config->root();
-  if (root.kind() != NodeKind::Map) return std::nullopt;
-  for (const char* name : {"max_position_embeddings", "n_positions",
-                           "max_seq_len", "seq_length"}) {
-    const auto value = root.find(name);
-    if (!value || !value->integer() || *value->integer() < 1) continue;
-    return value->integer();
-  }
-  return std::nullopt;
+  return find_size(
+      manifest.config->root(),
+      {"max_position_embeddings", "n_positions", "max_seq_len", "seq_length"});
 }
 
 std::optional<int64_t> config_experts_per_token(const Node& root) {
-  const std::initializer_list<const char*> kKeys = {"num_experts_per_tok",
-                                                    "num_experts_per_token",
-                                                    "moe_topk",
-                                                    "moe_top_k",
-                                                    "moe_k",
-                                                    "top_k_experts"};
-  for (const char* part : {"text_config", "", "ffn_config"}) {
-    const auto map =
-        *part == '\0' ? std::optional<Node>(root) : root.find(part);
-    if (!map || !map->is_map()) continue;
-    if (const auto count = find_size(*map, kKeys)) return count;
+  for (const auto& map : {root.find("text_config"), std::optional(root),
+                          root.find("ffn_config")}) {
+    if (!map) continue;
+    const auto count =
+        find_size(*map, {"num_experts_per_tok", "num_experts_per_token",
+                         "moe_topk", "moe_top_k", "moe_k", "top_k_experts"});
+    if (count) return count;
   }
   return std::nullopt;
 }
@@ -263,9 +225,9 @@ std::optional<int64_t> config_experts_per_token(const Node& root) {
 std::string config_model_type(const Node& config) {
   const auto given = config.find("model_type");
   if (given && !given->is_null()) return std::string(given->text());
-  const ArchitectureChoice kind = choose_architecture(config);
-  if (!kind || kind.architecture->model_types.empty()) return "";
-  return kind.architecture->model_types.front();
+  const auto architecture = choose_architecture(config).architecture;
+  if (architecture == nullptr || architecture->model_types.empty()) return "";
+  return architecture->model_types.front();
 }
 
 Facts config_facts(const Node& config,
@@ -281,21 +243,29 @@ Facts config_facts(const Node& config,
   // A text model without its own map has its class's defaults, unless its keys
   // may be at the top level.
   Diagnostics quiet;
-  const ConfigReader top(config, "", quiet);
   const bool has_map = inner && inner->is_map();
   const bool by_class = !has_map && part != nullptr && !part->is_flat(config);
   const bool nested = has_map || by_class;
-  const Node map = has_map    ? *inner
-                   : by_class ? top.empty_section(part->key).map()
-                              : config;
-  auto reading = architecture == nullptr ? reading_of(map) : nullptr;
+  const Node map =
+      has_map ? *inner
+      : by_class
+          ? ConfigReader(config, "", quiet).empty_section(part->key).map()
+          : config;
+  std::optional<Reading> reading;
+  if (architecture == nullptr) {
+    const ArchitectureChoice choice = choose_architecture(map);
+    const ConfigSection* const flat = flat_part(choice, map);
+    if (flat != nullptr) {
+      reading.emplace(flat->architecture, map, ConfigValues::Place::Flat);
+    } else if (choice) {
+      reading.emplace(choice.architecture, map);
+    }
+  }
   // gemma3's text_config may not name its type. Then the architecture of the
   // whole config, or of the part that it declares, reads the map.
-  if (reading == nullptr && !nested && whole != nullptr) {
-    reading = std::make_unique<Reading>(whole, map);
-  }
-  if (reading == nullptr && nested && part != nullptr) {
-    reading = std::make_unique<Reading>(part->architecture, map);
+  if (!reading && !nested && whole != nullptr) reading.emplace(whole, map);
+  if (!reading && nested && part != nullptr) {
+    reading.emplace(part->architecture, map);
   }
 
   Facts facts;
@@ -337,7 +307,7 @@ Facts config_facts(const Node& config,
         reading ? reading->size("head_dim") : find_head_dim(map, facts.heads);
   }
   if (facts.layers) {
-    facts.windows = layer_windows(map, reading.get(), *facts.layers);
+    facts.windows = layer_windows(map, reading, *facts.layers);
   }
   facts.state = layer_state(config, map, architecture, facts);
   if (facts.heads || facts.kv_heads || facts.experts || facts.layers) {

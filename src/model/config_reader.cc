@@ -2,30 +2,25 @@
 #include "model/config_reader.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <memory>
 #include <utility>
 
 #include "base/checked.h"
 #include "base/text.h"
+#include "base/words.h"
 
 namespace shardplan {
-
 namespace {
 
 // Returns a member of a map, or an item of a list by its number.
 std::optional<Node> member_of(const Node& node, std::string_view key) {
   if (node.is_map()) return node.find(key);
-  if (!node.is_list()) return std::nullopt;
-  size_t index = 0;
-  const auto [end, problem] =
-      std::from_chars(key.data(), key.data() + key.size(), index);
-  if (problem != std::errc() || end != key.data() + key.size() ||
-      index >= node.size()) {
+  const auto index = node.is_list() ? parse_integer(key) : std::nullopt;
+  if (!index || *index < 0 || to_size(*index) >= node.size()) {
     return std::nullopt;
   }
-  return node.item(index);
+  return node.item(to_size(*index));
 }
 
 }  // namespace
@@ -50,10 +45,6 @@ ConfigReader::ConfigReader(const Node& map, std::string path,
       diags_(diags),
       errors_before_(diags.count(Severity::Error)) {}
 
-bool ConfigReader::ok() const {
-  return diags_.count(Severity::Error) == errors_before_;
-}
-
 Span ConfigReader::place(std::string_view key) const {
   if (const auto value = at(key)) return value->span();
   const Span map = map_.span();
@@ -75,9 +66,8 @@ Diagnostics::Builder ConfigReader::ill_typed(std::string_view key,
                                              const Node& value,
                                              std::string_view wanted) {
   return diags_.error(Code::MalformedDocument, value.span(),
-                      "`" + path_ + std::string(key) + "` must be " +
-                          std::string(wanted) + ", not " +
-                          std::string(kind_name(value.kind())));
+                      shown(key) + " must be " + std::string(wanted) +
+                          ", not " + std::string(kind_name(value.kind())));
 }
 
 std::optional<Node> ConfigReader::at(std::string_view key) const {
@@ -92,14 +82,13 @@ std::optional<Node> ConfigReader::find(std::string_view key) const {
 
 int64_t ConfigReader::bounded(std::string_view key, int64_t least, int64_t most,
                               const Fallback& fallback) {
-  const std::string shown = "`" + path_ + std::string(key) + "`";
   const auto value = at(key);
   if (!value) {
-    if (!fallback.absent) refuse(key, shown + " is missing");
+    if (!fallback.absent) refuse(key, shown(key) + " is missing");
     return fallback.absent.value_or(least);
   }
   if (value->is_null()) {
-    if (!fallback.null) refuse(key, shown + " is null");
+    if (!fallback.null) refuse(key, shown(key) + " is null");
     return fallback.null.value_or(least);
   }
   if (value->kind() != NodeKind::Integer) {
@@ -108,7 +97,7 @@ int64_t ConfigReader::bounded(std::string_view key, int64_t least, int64_t most,
   }
   const std::optional<int64_t> number = value->integer();
   if (!number || *number < least || *number > most) {
-    refuse(key, shown + " is " + std::string(value->text()))
+    refuse(key, shown(key) + " is " + std::string(value->text()))
         .fact("it must be " + count_text(least) + " to " + count_text(most));
     return least;
   }
@@ -141,8 +130,7 @@ double ConfigReader::positive(std::string_view key, double absent) {
     return absent;
   }
   if (!std::isfinite(*number) || *number <= 0) {
-    refuse(key, "`" + path_ + std::string(key) + "` is " +
-                    std::string(value->text()))
+    refuse(key, shown(key) + " is " + std::string(value->text()))
         .fact("it must be more than 0");
     return absent;
   }
@@ -189,9 +177,7 @@ ConfigReader ConfigReader::empty_section(std::string_view key) const {
 
 std::optional<ConfigReader> ConfigReader::section(std::string_view key) {
   const auto value = find(key);
-  if (!value) {
-    return refuse(key, "`" + path_ + std::string(key) + "` is missing");
-  }
+  if (!value) return refuse(key, shown(key) + " is missing");
   if (!value->is_map()) return ill_typed(key, *value, kind_name(NodeKind::Map));
   return ConfigReader(*value, path_ + std::string(key) + ".", diags_);
 }

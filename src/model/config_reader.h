@@ -87,7 +87,7 @@ class ConfigReader {
   // Returns how many errors there are so far, also from other code.
   int64_t errors() const { return diags_.count(Severity::Error); }
   // Returns false once anything has been reported, here or in a section.
-  bool ok() const;
+  bool ok() const { return errors() == errors_before_; }
 
  private:
   Span place(std::string_view key) const;

@@ -2,7 +2,6 @@
 #include "model/facts.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -79,20 +78,17 @@ constexpr uint32_t kVaries = UINT32_MAX - 1;  // another number follows
 uint32_t number_place(std::string_view name, const ExpertName& expert) {
   if (expert.digits.empty()) return kNoNumber;
   const char* end = expert.digits.data() + expert.digits.size();
-  const std::string_view suffix =
-      name.substr(static_cast<size_t>(end - name.data()));
+  const std::string_view suffix = name.substr(to_size(end - name.data()));
   if (has_number(suffix) || suffix.size() >= kVaries) return kVaries;
   return static_cast<uint32_t>(suffix.size());
 }
 
 std::optional<int64_t> number_at(std::string_view name, uint32_t place) {
   if (place == kVaries) return expert_name(name).number;
-  const char* end = name.data() + (name.size() - place);
-  const char* begin = end;
-  while (begin > name.data() && begin[-1] >= '0' && begin[-1] <= '9') --begin;
-  int64_t number = 0;
-  if (std::from_chars(begin, end, number).ec != std::errc()) return {};
-  return number;
+  const std::string_view before = name.substr(0, name.size() - place);
+  // If there is no such character, npos + 1 is 0.
+  return parse_integer(
+      before.substr(before.find_last_not_of("0123456789") + 1));
 }
 
 void note_stacked_experts(std::string_view name, const ExpertName& expert,

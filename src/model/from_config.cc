@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "model/architecture/quantisation.h"
 #include "model/architecture/values.h"
 #include "model/architecture/walk.h"
@@ -31,16 +32,14 @@ constexpr Undescribed kUndescribed[] = {
 };
 
 std::string_view why_undescribed(std::string_view name) {
-  for (const Undescribed& each : kUndescribed) {
-    if (each.name == name) return each.why;
-  }
-  return "";
+  const Undescribed* const found = find_named(kUndescribed, name);
+  return found == nullptr ? "" : found->why;
 }
 
 // Reports why a config has no known model type.
-Diagnostics::Builder report_unknown(const Node& root, ConfigReader& config) {
+void report_unknown(ConfigReader& config) {
   const std::vector<std::string> known = known_model_types();
-  const auto model_type = root.find("model_type");
+  const auto model_type = config.map().find("model_type");
   auto report =
       model_type && model_type->is_string()
           ? config.refuse("model_type", "model type " +
@@ -59,7 +58,7 @@ Diagnostics::Builder report_unknown(const Node& root, ConfigReader& config) {
       report.help("the nearest supported one is `" + *near + "`");
     }
   }
-  return report
+  report
       .help(plural(std::ssize(known), "model type") +
             " are supported: `shardplan list architectures`; describe another "
             "with `--architecture FILE`")
@@ -67,14 +66,11 @@ Diagnostics::Builder report_unknown(const Node& root, ConfigReader& config) {
 }
 
 // Reports an unknown class: a model with another class has other tensors.
-Diagnostics::Builder report_class(const Node& root, const Architecture& all,
-                                  ConfigReader& config) {
-  const auto list = root.find("architectures");
+void report_class(const Architecture& all, ConfigReader& config) {
   std::vector<std::string> known;
   for (const ArchitectureClass& model_class : all.classes)
     known.push_back(model_class.class_name);
-  const std::string named =
-      list->is_list() ? std::string(list->item(0).text()) : "";
+  const std::string named(named_classes(config.map()).front());
   auto report =
       config.refuse("architectures", "architecture " + in_backticks(named) +
                                          " is not supported");
@@ -89,7 +85,7 @@ Diagnostics::Builder report_class(const Node& root, const Architecture& all,
         .help("if the tensors have the names of a class of `" + all.name +
               "`, name that class in `architectures`");
   }
-  return report.help(std::string(kUseTensors));
+  report.help(std::string(kUseTensors));
 }
 
 // Returns the quantisation, which a part of the config may define instead of
@@ -113,10 +109,10 @@ std::optional<Quantisation> with_part(const Architecture& architecture,
 }
 
 // Returns the dtype that `key` names; reports one that weights cannot have.
-std::optional<DType> read_dtype(const ConfigReader& config, const char* key,
+std::optional<DType> read_dtype(const Node& config, const char* key,
                                 Diagnostics& diags) {
-  const auto value = config.find(key);
-  if (!value) return std::nullopt;
+  const auto value = value_at(config, key);
+  if (!value || value->is_null()) return std::nullopt;
   std::string_view text = value->text();
   if (text.starts_with("torch.")) text.remove_prefix(6);
   const std::optional<DType> dtype = find_dtype(text);
@@ -144,20 +140,15 @@ std::optional<DType> read_dtype(const ConfigReader& config, const char* key,
 
 // Returns the dtype of weights: `dtype`, the older `torch_dtype`, or the
 // default if neither is set.
-DType weights_dtype(const Node& root, const ConfigReader& config,
-                    bool quantized, std::vector<std::string>& remarks,
-                    Diagnostics& diags) {
-  const auto named = [&](const ConfigReader& map) -> std::optional<DType> {
-    const auto dtype = read_dtype(map, "dtype", diags);
-    return dtype ? dtype : read_dtype(map, "torch_dtype", diags);
-  };
-  if (const auto dtype = named(config)) return *dtype;
-  const auto text = root.find("text_config");
-  if (text && text->is_map()) {
-    const ConfigReader inner(*text, "text_config.", diags);
-    if (const auto dtype = named(inner)) return *dtype;
+DType weights_dtype(const Node& root, bool quantised,
+                    std::vector<std::string>& remarks, Diagnostics& diags) {
+  for (const auto& map : {std::optional(root), root.find("text_config")}) {
+    if (!map || !map->is_map()) continue;
+    for (const char* key : {"dtype", "torch_dtype"}) {
+      if (const auto dtype = read_dtype(*map, key, diags)) return *dtype;
+    }
   }
-  const DType assumed = quantized ? DType::BF16 : DType::F32;
+  const DType assumed = quantised ? DType::BF16 : DType::F32;
   remarks.push_back("the config names no dtype: " +
                     std::string(dtype_name(assumed)) + " is assumed");
   return assumed;
@@ -168,13 +159,10 @@ enum class Weights : uint8_t { Stored, Plain };
 // Adds a remark if a class is used in place of an unknown one.
 void remark_class(const Node& root, const ArchitectureClass& model_class,
                   std::vector<std::string>& remarks) {
-  const auto names = root.find("architectures");
-  if (!names || !names->is_list() || names->size() == 0) return;
-  for (size_t i = 0; i < names->size(); ++i) {
-    if (names->item(i).text() == model_class.class_name) return;
-  }
-  remarks.push_back(in_backticks(std::string(names->item(0).text())) +
-                    " is read as a " + in_backticks(model_class.class_name));
+  const auto names = named_classes(root);
+  if (names.empty() || contains(names, model_class.class_name)) return;
+  remarks.push_back(in_backticks(names.front()) + " is read as a " +
+                    in_backticks(model_class.class_name));
 }
 
 // Everything that determines the tensors of a config, while they are written.
@@ -191,50 +179,49 @@ struct ConfigTensors {
 // reported, if the config does not determine its tensors.
 template <typename Write>
 bool with_tensors(const Document& config, const ConfigReading& reading,
-                  const QuantisationFile* quantisation_file, Weights weights,
+                  const QuantisationFile& quantisation_file, Weights weights,
                   std::vector<std::string>& remarks, Diagnostics& diags,
                   const Write& write) {
   const auto root = require(config.root(), NodeKind::Map, "a config", diags);
   if (!root) return false;
   ConfigReader reader(*root, "", diags);
-  ArchitectureChoice kind = reading.architecture == nullptr
-                                ? choose_architecture(*root)
-                                : choose_class(reading.architecture, *root);
-  if (!kind) {
-    report_unknown(*root, reader);
+  ArchitectureChoice choice = reading.architecture == nullptr
+                                  ? choose_architecture(*root)
+                                  : choose_class(reading.architecture, *root);
+  if (!choice) {
+    report_unknown(reader);
     return false;
   }
-  if (kind.model_class == nullptr)
-    report_class(*root, *kind.architecture, reader);
+  if (choice.model_class == nullptr) report_class(*choice.architecture, reader);
   if (reading.scheme != nullptr) {
-    const auto all = with_values_of(*reading.scheme, kind.architecture, reader);
+    const auto all =
+        with_values_of(*reading.scheme, choice.architecture, reader);
     if (all == nullptr) return false;
-    kind = choose_class(all, *root);
+    choice = choose_class(all, *root);
   }
-  ConfigValues values(*kind.architecture, reader);
-  const Document* const file = quantisation_file != nullptr
-                                   ? quantisation_file->document.get()
-                                   : nullptr;
-  if (file != nullptr) diags.add_source(quantisation_file->file);
+  ConfigValues values(*choice.architecture, reader);
+  const Document* const file = quantisation_file.document.get();
+  if (file != nullptr) diags.add_source(quantisation_file.file);
   const bool plain = weights == Weights::Plain;
-  std::optional<Quantisation> quantisation =
-      plain ? Quantisation()
-            : read_quantisation(*kind.architecture, reader,
-                                values.find(kSavedBy)->integer, file, diags);
-  if (quantisation && !plain) {
+  std::optional<Quantisation> quantisation = Quantisation();
+  if (!plain) {
     quantisation =
-        with_part(*kind.architecture, *root, *std::move(quantisation), diags);
+        read_quantisation(*choice.architecture, reader,
+                          values.find(kSavedBy)->integer, file, diags);
+    if (quantisation) {
+      quantisation = with_part(*choice.architecture, *root,
+                               *std::move(quantisation), diags);
+    }
   }
   const bool quantised =
       quantisation && quantisation->method != QuantMethod::None;
-  const DType dtype =
-      weights_dtype(*root, reader, quantised || plain, remarks, diags);
+  const DType dtype = weights_dtype(*root, quantised || plain, remarks, diags);
   if (!reader.ok() || !values.read_all()) return false;
-  remark_class(*root, *kind.model_class, remarks);
+  remark_class(*root, *choice.model_class, remarks);
   for (std::string& remark : values.remarks()) {
     remarks.push_back(std::move(remark));
   }
-  return write(ConfigTensors{reader, values, *kind.model_class, dtype,
+  return write(ConfigTensors{reader, values, *choice.model_class, dtype,
                              *std::move(quantisation)});
 }
 
@@ -258,15 +245,14 @@ bool write_renamed(const NameScheme& scheme, const ConfigTensors& of,
 
 std::optional<Manifest> synthesize(const Document& config,
                                    const ConfigReading& reading,
-                                   const QuantisationFile* quantisation_file,
+                                   const QuantisationFile& quantisation_file,
                                    Weights weights, Diagnostics& diags) {
   Manifest manifest;
   const bool written = with_tensors(
       config, reading, quantisation_file, weights, manifest.remarks, diags,
       [&](const ConfigTensors& of) {
-        if (quantisation_file != nullptr &&
-            quantisation_file->document != nullptr) {
-          manifest.sources.push_back(quantisation_file->file);
+        if (quantisation_file.document != nullptr) {
+          manifest.sources.push_back(quantisation_file.file);
         }
         manifest.format = kConfigFormat;
         manifest.facts = config_facts(config.root(), reading.architecture);
@@ -295,7 +281,7 @@ std::optional<Manifest> synthesize(const Document& config,
 
 std::optional<Manifest> synthesize_manifest(
     const Document& config, Diagnostics& diags, const ConfigReading& reading,
-    const QuantisationFile* quantisation_file) {
+    const QuantisationFile& quantisation_file) {
   return synthesize(config, reading, quantisation_file, Weights::Stored, diags);
 }
 
@@ -303,13 +289,13 @@ std::optional<Manifest> plain_manifest(
     const Document& config,
     const std::shared_ptr<const Architecture>& architecture,
     Diagnostics& diags) {
-  return synthesize(config, {architecture}, nullptr, Weights::Plain, diags);
+  return synthesize(config, {architecture}, {}, Weights::Plain, diags);
 }
 
 std::optional<ExplainedTensors> explained_tensors(
     const Document& config,
     const std::shared_ptr<const Architecture>& architecture,
-    const QuantisationFile* quantisation_file, Diagnostics& diags) {
+    const QuantisationFile& quantisation_file, Diagnostics& diags) {
   ExplainedTensors explained;
   std::vector<std::string> remarks;
   const bool known =

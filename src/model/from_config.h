@@ -65,7 +65,7 @@ struct QuantisationFile {
 std::optional<Manifest> synthesize_manifest(
     const Document& config, Diagnostics& diags,
     const ConfigReading& reading = {},
-    const QuantisationFile* quantisation_file = nullptr);
+    const QuantisationFile& quantisation_file = {});
 
 // Returns the manifest of the model before it was quantised: all numbers have
 // the config's dtype, whatever the config says about their storage.
@@ -79,6 +79,6 @@ std::optional<Manifest> plain_manifest(
 std::optional<ExplainedTensors> explained_tensors(
     const Document& config,
     const std::shared_ptr<const Architecture>& architecture,
-    const QuantisationFile* quantisation_file, Diagnostics& diags);
+    const QuantisationFile& quantisation_file, Diagnostics& diags);
 
 }  // namespace shardplan

@@ -2,7 +2,6 @@
 #include "model/generation_state.h"
 
 #include <algorithm>
-#include <functional>
 #include <map>
 #include <unordered_map>
 #include <utility>
@@ -27,19 +26,15 @@ bool declares_no_state(const std::vector<StateStep>& state_steps) {
   });
 }
 
-// Visits the steps that declare state, in `steps` and in the blocks and parts
+// Finds the steps that declare state, in `steps` and in the blocks and parts
 // they use; each block once.
 class StateSearch {
  public:
-  using Visit = std::function<void(const StateStep&)>;
-
-  explicit StateSearch(Visit visit) : visit_(std::move(visit)) {}
-
   void steps(const Architecture& all, const std::vector<ModuleStep>& list,
              const std::vector<StateStep>& state_steps) {
     if (declares_no_state(state_steps)) return;
     if (depth_ > kMaxBlockDepth) return;  // rejected when used
-    for (const StateStep& one : state_steps) visit_(one);
+    for (const StateStep& one : state_steps) found.push_back(&one);
     for (const ModuleStep& one : list) {
       if (one.kind == ModuleStep::Kind::Block) block(all, one.what);
       if (const ConfigSection* const section =
@@ -55,19 +50,18 @@ class StateSearch {
     }
   }
 
+  std::vector<const StateStep*> found;
+
  private:
   void block(const Architecture& all, std::string_view name) {
-    const auto found = all.blocks.find(name);
-    if (found == all.blocks.end()) return;
-    const auto seen = std::ranges::find(seen_, &found->second);
-    if (seen != seen_.end()) return;
-    seen_.push_back(&found->second);
+    const auto block = all.blocks.find(name);
+    if (block == all.blocks.end() || contains(seen_, &block->second)) return;
+    seen_.push_back(&block->second);
     ++depth_;
-    steps(all, found->second.steps, found->second.state_steps);
+    steps(all, block->second.steps, block->second.state_steps);
     --depth_;
   }
 
-  Visit visit_;
   std::vector<const ModuleBlock*> seen_;
   int depth_ = 0;
 };
@@ -178,12 +172,7 @@ class StateWalk {
             scope.values->architecture().blocks.find(one.what)->second;
         const auto inner =
             scope.within(block.takes, block.shared, one.arguments);
-        if (!inner) return false;
-        const bool good = ++depth_ <= kMaxBlockDepth &&
-                          steps(block.steps, block.state_steps, *inner,
-                                joined_name(prefix, one.name));
-        --depth_;
-        return good;
+        return inner && enter(block, *inner, joined_name(prefix, one.name));
       }
       case ModuleStep::Kind::Section:
         return section(one, scope, prefix);
@@ -210,10 +199,14 @@ class StateWalk {
     const auto found = all.blocks.find(one.part);
     if (found == all.blocks.end()) return false;
     const ModuleBlock& block = found->second;
-    if (!any_may_declare(block.steps, block.state_steps, all)) return true;
+    return !any_may_declare(block.steps, block.state_steps, all) ||
+           enter(block, {values, false, {}}, joined_name(prefix, one.name));
+  }
+
+  bool enter(const ModuleBlock& block, const ValueScope& scope,
+             const std::string& prefix) {
     const bool good = ++depth_ <= kMaxBlockDepth &&
-                      steps(block.steps, block.state_steps, {values, false, {}},
-                            joined_name(prefix, one.name));
+                      steps(block.steps, block.state_steps, scope, prefix);
     --depth_;
     return good;
   }
@@ -283,22 +276,16 @@ class StateWalk {
         const bool good = steps(one.steps, one.state_steps, inner, name);
         layer_ = nullptr;
         if (!good) return false;
-        finish(layer);
+        // The state of a layer without any declaration is unknown.
+        if (layer.nothing || layer.state.cached.empty() || !layer.state.known) {
+          layer.state = {layer.nothing, {}};
+        }
         place->second = number_of(std::move(layer.state));
       }
       if (state_.layers.size() == kMaxStateLayers) return false;
       state_.layers.push_back(place->second);
     }
     return true;
-  }
-
-  // The state of a layer without any declaration is unknown.
-  static void finish(Layer& layer) {
-    if (layer.nothing) {
-      layer.state = {true, {}};
-    } else if (layer.state.cached.empty() || !layer.state.known) {
-      layer.state = {false, {}};
-    }
   }
 
   uint32_t number_of(LayerState state) {
@@ -311,8 +298,7 @@ class StateWalk {
   // Returns the window of the layer with that index.
   int64_t window(int64_t index) const {
     if (windows_.empty()) return 0;
-    return index < std::ssize(windows_) ? windows_[static_cast<size_t>(index)]
-                                        : kUnknownWindow;
+    return index < std::ssize(windows_) ? nth(windows_, index) : kUnknownWindow;
   }
 
   bool add_state(const StateStep& one, const ValueScope& scope,
@@ -412,21 +398,22 @@ class StateWalk {
 
 bool declares_state(const Architecture& architecture,
                     const ArchitectureClass& model_class) {
-  bool declares = false;
-  StateSearch([&](const StateStep&) {
-    declares = true;
-  }).steps(architecture, model_class.steps, model_class.state_steps);
-  return declares;
+  StateSearch search;
+  search.steps(architecture, model_class.steps, model_class.state_steps);
+  return !search.found.empty();
 }
 
 std::vector<std::string> state_names(const Architecture& architecture,
                                      const ArchitectureClass& model_class) {
+  StateSearch search;
+  search.steps(architecture, model_class.steps, model_class.state_steps);
   std::vector<std::string> names;
-  StateSearch([&](const StateStep& step) {
-    if (step.kind != StateStep::Kind::Nothing && !contains(names, step.name)) {
-      names.push_back(step.name);
+  for (const StateStep* step : search.found) {
+    if (step->kind != StateStep::Kind::Nothing &&
+        !contains(names, step->name)) {
+      names.push_back(step->name);
     }
-  }).steps(architecture, model_class.steps, model_class.state_steps);
+  }
   return names;
 }
 

@@ -10,6 +10,27 @@
 #include "model/units.h"
 
 namespace shardplan {
+namespace {
+
+// Reports the diagnostics `recorded`, of an earlier run, under the
+// severities of `diags`.
+void report(const Diagnostics& recorded, Diagnostics& diags) {
+  diags.add_sources(recorded);
+  for (const Diagnostic& each : recorded.all()) {
+    if (each.severity == Severity::Error) {
+      diags.add(each);
+      continue;
+    }
+    const size_t before = diags.all().size();
+    diags.report(each.code, each.severity, {}, "");
+    if (diags.all().size() == before) continue;  // allowed
+    const Severity severity = diags.all().back().severity;
+    diags.all().back() = each;
+    diags.all().back().severity = severity;
+  }
+}
+
+}  // namespace
 
 struct Model::Found {
   Once recognised;
@@ -41,28 +62,6 @@ const Diagnostics& Model::recognised() const {
   forward();
   return found_->diags;
 }
-
-namespace {
-
-// Reports the diagnostics `said`, which were recorded earlier, under the
-// severities of `diags`.
-void report(const Diagnostics& recorded, Diagnostics& diags) {
-  diags.add_sources(recorded);
-  for (const Diagnostic& each : recorded.all()) {
-    if (each.severity == Severity::Error) {
-      diags.add(each);
-      continue;
-    }
-    const size_t before = diags.all().size();
-    diags.report(each.code, each.severity, {}, "");
-    if (diags.all().size() == before) continue;  // allowed
-    const Severity severity = diags.all().back().severity;
-    diags.all().back() = each;
-    diags.all().back().severity = severity;
-  }
-}
-
-}  // namespace
 
 void Model::report_recognised(Diagnostics& diags) const {
   report(recognised(), diags);

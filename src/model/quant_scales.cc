@@ -24,17 +24,6 @@ struct Sizes {
   int64_t most = kUnbounded;
 };
 
-// Returns the sizes b for which `count` blocks of b cover `size`: (count - 1) b
-// < size <= count b.
-Sizes sizes_of(int64_t size, int64_t count) {
-  return {ceil_div(size, count),
-          count == 1 ? kUnbounded : ceil_div(size, count - 1) - 1};
-}
-
-Sizes both(const Sizes& a, const Sizes& b) {
-  return {std::max(a.least, b.least), std::min(a.most, b.most)};
-}
-
 // Returns the likeliest size: all known formats use powers of two.
 int64_t likeliest(const Sizes& sizes) {
   int64_t power = 1;
@@ -60,11 +49,10 @@ constexpr std::string_view kZeros = "qzeros";
 constexpr std::string_view kOrder = "g_idx";
 constexpr std::string_view kScales = "scales";
 
-// Returns the last component of a name; `stem` is the rest before it.
-std::string_view leaf_of(std::string_view name, std::string_view& stem) {
+// Returns the last component of a name.
+std::string_view leaf_of(std::string_view name) {
   size_t cut = name.size();
   while (cut > 0 && name[cut - 1] != '.' && name[cut - 1] != '/') --cut;
-  stem = name.substr(0, cut);
   return name.substr(cut);
 }
 
@@ -84,13 +72,12 @@ struct ReadName {
 };
 
 ReadName read_name(std::string_view name, DType dtype) {
-  std::string_view stem;
-  const std::string_view leaf = leaf_of(name, stem);
-  ReadName read;
-  read.quantised = holds_quantised(dtype);
-  read.scales = leaf == kScales;
-  read.packed = leaf == kPacked;
-  read.order = leaf == kOrder;
+  const std::string_view leaf = leaf_of(name);
+  ReadName read{holds_quantised(dtype),
+                leaf == kScales,
+                leaf == kPacked,
+                leaf == kOrder,
+                {}};
   std::vector<OtherName>& names = read.names_of_scales;
   if (read.packed || read.order) {
     names = {{leaf.size(), kScales}};
@@ -124,10 +111,9 @@ class Reader {
 
   QuantBlocksByName read() {
     // Scales are parameters in some formats and buffers in others.
-    for (size_t i = 0; i < manifest_.size() + manifest_.buffers().size(); ++i) {
+    for (size_t i = 0; i < manifest_.any_size(); ++i) {
       const std::string_view name = manifest_.any_name(i);
-      std::string_view stem;
-      const std::string_view leaf = leaf_of(name, stem);
+      const std::string_view leaf = leaf_of(name);
       if (may_be_scales(name) || leaf == kZeros || leaf == kPacked) {
         known_.emplace(name, i);
       }
@@ -141,7 +127,9 @@ class Reader {
     for (size_t i = 0; i < manifest_.size(); ++i) pair(i);
     for (const Pair& each : pairs_) {
       Sizes& sizes = of_kind_[kind_of(each)];
-      sizes = both(sizes, own_sizes(each));
+      const Sizes own = own_sizes(each);
+      sizes = {std::max(sizes.least, own.least),
+               std::min(sizes.most, own.most)};
     }
     for (const Pair& each : pairs_) {
       add(each.weight, each.scales, each.dim, block_of(each));
@@ -150,11 +138,7 @@ class Reader {
   }
 
  private:
-  const Shape& shape(size_t i) const {
-    return i < manifest_.size()
-               ? manifest_.type(i).shape
-               : manifest_.buffers()[i - manifest_.size()].type.shape;
-  }
+  const Shape& shape(size_t i) const { return manifest_.any_type(i).shape; }
 
   // Returns the tensor whose name is derived from `name`.
   std::optional<size_t> find(std::string_view name, const OtherName& other) {
@@ -222,15 +206,18 @@ class Reader {
   }
 
   Kind kind_of(const Pair& pair) const {
-    std::string_view stem;
-    const std::string_view leaf =
-        leaf_of(manifest_.any_name(pair.scales), stem);
-    return {leaf, manifest_.type(pair.weight).dtype,
+    return {leaf_of(manifest_.any_name(pair.scales)),
+            manifest_.type(pair.weight).dtype,
             shape(pair.weight).size() - pair.dim};
   }
 
+  // Returns the sizes b for which the blocks cover the dimension: (blocks - 1)
+  // b < size <= blocks b.
   Sizes own_sizes(const Pair& pair) const {
-    return sizes_of(shape(pair.weight)[pair.dim], shape(pair.scales)[pair.dim]);
+    const int64_t size = shape(pair.weight)[pair.dim];
+    const int64_t blocks = shape(pair.scales)[pair.dim];
+    return {ceil_div(size, blocks),
+            blocks == 1 ? kUnbounded : ceil_div(size, blocks - 1) - 1};
   }
 
   // Returns a block size that agrees with all weights of the kind, else with
@@ -304,21 +291,17 @@ std::string_view quantisation_by_names(const Manifest& manifest) {
   for (const Method& method : kMethods) {
     for (const std::string_view end : method.ends) found[end] = false;
   }
-  const auto look_at = [&](std::string_view name) {
+  for (size_t i = 0; i < manifest.any_size(); ++i) {
+    const std::string_view name = manifest.any_name(i);
     for (auto& [end, seen] : found) seen = seen || name.ends_with(end);
-  };
-  for (size_t i = 0; i < manifest.size(); ++i) look_at(manifest.name(i));
-  for (const auto& buffer : manifest.buffers()) look_at(buffer.name);
+  }
   for (const Method& method : kMethods) {
-    const bool typed = !method.dtype ||
-                       std::ranges::any_of(types, [&](const TensorType& type) {
-                         return type.dtype == *method.dtype;
-                       });
-    if (typed && std::ranges::all_of(method.ends, [&](std::string_view end) {
-          return found.at(end);
-        })) {
-      return method.name;
-    }
+    const bool named = std::ranges::all_of(
+        method.ends, [&](std::string_view end) { return found.at(end); });
+    const bool typed =
+        !method.dtype || std::ranges::find(types, *method.dtype,
+                                           &TensorType::dtype) != types.end();
+    if (named && typed) return method.name;
   }
   return "";
 }
@@ -340,6 +323,19 @@ bool is_quantised(DType dtype) {
     default:
       return false;
   }
+}
+
+int64_t quantised_weight(const Manifest& manifest) {
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    const DType dtype = manifest.type(i).dtype;
+    const bool plain = dtype == DType::F64 || dtype == DType::F32 ||
+                       dtype == DType::F16 || dtype == DType::BF16 ||
+                       dtype == DType::I64 || dtype == DType::Bool;
+    if (!plain && !manifest.name(i).ends_with("bias")) {
+      return static_cast<int64_t>(i);
+    }
+  }
+  return -1;
 }
 
 QuantBlocksByName quant_blocks(const Manifest& manifest,

@@ -24,6 +24,11 @@ namespace shardplan {
 // may be anything: packed values, scales, or zero points.
 bool is_quantised(DType dtype);
 
+// Returns the first weight whose numbers are quantised; -1 if there is none.
+// Plain models also have integers: positions (64 bits) and masks (`bias` of
+// GPT-2).
+int64_t quantised_weight(const Manifest& manifest);
+
 // Returns the quantisation method whose tensors a model has, according to the
 // ends of their names: "awq", "compressed-tensors", ..; "" if there are none.
 // 8-bit weights with a `weight_scale` are "compressed-tensors or modelopt",

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <utility>
 #include <vector>
 
@@ -24,9 +23,8 @@ size_t last_separator(std::string_view name) {
 // Removes the last component of `name` and returns it.
 std::string_view pop_component(std::string_view& name) {
   const size_t cut = last_separator(name);
-  const std::string_view last =
-      cut == std::string_view::npos ? name : name.substr(cut + 1);
-  name = cut == std::string_view::npos ? "" : name.substr(0, cut);
+  const std::string_view last = name.substr(cut + 1);  // npos + 1 is 0
+  name = cut == name.npos ? "" : name.substr(0, cut);
   return last;
 }
 
@@ -45,12 +43,92 @@ void skip_wrappers(std::string_view& name, std::string_view& module) {
   }
 }
 
+bool is_number(std::string_view component) {
+  return !component.empty() &&
+         component.find_first_not_of("0123456789") == component.npos;
+}
+
 // Returns whether the name is like `blk.0.attn_q.weight`, below a layer's
 // number.
 bool is_gguf_attention(const TensorName& name) {
-  return name.module.starts_with("attn_") && !name.parent.empty() &&
-         name.parent.find_first_not_of("0123456789") == std::string_view::npos;
+  return name.module.starts_with("attn_") && is_number(name.parent);
 }
+
+// Returns whether this name below one of MaxText's blocks is a stack of
+// experts, not the router or another tensor next to it.
+bool holds_experts(std::string_view block, std::string_view below) {
+  if (block.starts_with("MoeBlock")) return below != "gate";
+  return (block == "moe_block" || block == "routed_experts") &&
+         (below == "wi_0" || below == "wi_1" || below == "wo");
+}
+
+struct Siblings {
+  std::string_view up;
+  std::string_view down;
+};
+constexpr std::array<Siblings, 8> kSiblings = {{
+    {"gate_up_proj", "down_proj"},
+    {"dense_h_to_4h", "dense_4h_to_h"},  // ChatGLM, old Megatron
+    {"linear_fc1", "linear_fc2"},        // Megatron
+    {"w13", "w2"},                       // vLLM
+    {"w13_weight", "w2_weight"},         // vLLM, experts
+    {"ffn_up", "ffn_down"},              // GGUF; packed in Phi-3
+    {"gate_up_proj_bias", "down_proj"},
+    {"w13_bias", "w2_weight"},
+}};
+
+bool is_down(std::string_view module) {
+  return std::ranges::find(kSiblings, module, &Siblings::down) !=
+         kSiblings.end();
+}
+
+bool names_layers(std::string_view component) {
+  return component == "layers" || component == "blocks" || component == "h" ||
+         component == "layer" || component == "block" ||
+         component.ends_with("_layers");
+}
+
+void note_down(const TensorName& tail, const Shape& shape, bool experts,
+               LayoutHints& hints) {
+  if (tail.leaf == "bias" || !is_down(tail.module)) return;
+  if (experts && shape.size() == 3) {
+    hints.expert_downs.emplace(shape[1], shape[2]);
+  }
+  if (shape.size() != 2) return;
+  const size_t in = tail.leaf == "kernel" ? 0 : 1;
+  hints.down_inputs[std::string(tail.module)].insert(shape[in]);
+}
+
+void agree(std::optional<int64_t>& value, int64_t seen, bool is_first) {
+  if (is_first) {
+    value = seen;
+  } else if (value != seen) {
+    value.reset();
+  }
+}
+
+// Records `tensors` tensors of that shape in one stack.
+void note_stack(std::string_view stack, const Shape& shape, int64_t tensors,
+                LayoutHints& hints) {
+  StackEvidence& seen = hints.stacks[std::string(stack)];
+  const bool is_first = seen.tensors == 0;
+  seen.tensors += tensors;
+  seen.least_rank = std::min(seen.least_rank, shape.size());
+  seen.most_rank = std::max(seen.most_rank, shape.size());
+  agree(seen.first, shape.empty() ? -1 : shape[0], is_first);
+  agree(seen.second, shape.size() < 2 ? -1 : shape[1], is_first);
+}
+
+bool is_embedding(std::string_view module) {
+  static constexpr std::array<std::string_view, 9> kNames = {
+      "embed_tokens",   "wte",      "word_embeddings", "tok_embeddings",
+      "token_embedder", "embed_in", "input_embedding", "token_embedding",
+      "token_embd"};
+  return contains(kNames, module);
+}
+
+constexpr std::array<std::string_view, 5> kVocabHeads = {
+    "lm_head", "embed_out", "output_layer", "logits_dense", "output"};
 
 }  // namespace
 
@@ -132,22 +210,10 @@ std::optional<TensorKind> tensor_kind(const TensorName& name) {
   return std::nullopt;
 }
 
-namespace {
-
-// Returns whether this name below one of MaxText's blocks is a stack of
-// experts, not the router or another tensor next to it.
-bool holds_experts(std::string_view block, std::string_view below) {
-  if (block.starts_with("MoeBlock")) return below != "gate";
-  return (block == "moe_block" || block == "routed_experts") &&
-         (below == "wi_0" || below == "wi_1" || below == "wo");
-}
-
-}  // namespace
-
 ExpertName expert_name(std::string_view name) {
   const std::string_view module = split_name(name).module;
   if (module.starts_with("ffn_") && module.ends_with("_exps")) {
-    return {true, std::nullopt, {}};
+    return {.stacked = true};
   }
   while (!name.empty()) {
     const std::string_view after = pop_component(name);
@@ -155,95 +221,12 @@ ExpertName expert_name(std::string_view name) {
     if (last != "experts" && last != "expert" && !holds_experts(last, after)) {
       continue;
     }
-    if (after.find_first_not_of("0123456789") != std::string_view::npos) {
-      return {true, std::nullopt, {}};
-    }
-    int64_t number = 0;
-    const char* end = after.data() + after.size();
+    if (!after.empty() && !is_number(after)) return {.stacked = true};
     // A number that is too large still means one expert, not a stack.
-    if (std::from_chars(after.data(), end, number).ec != std::errc()) {
-      return {false, std::nullopt, after};
-    }
-    return {false, number, after};
+    return {false, parse_integer(after), after};
   }
   return {};
 }
-
-namespace {
-
-struct Siblings {
-  std::string_view up;
-  std::string_view down;
-};
-constexpr std::array<Siblings, 8> kSiblings = {{
-    {"gate_up_proj", "down_proj"},
-    {"dense_h_to_4h", "dense_4h_to_h"},  // ChatGLM, old Megatron
-    {"linear_fc1", "linear_fc2"},        // Megatron
-    {"w13", "w2"},                       // vLLM
-    {"w13_weight", "w2_weight"},         // vLLM, experts
-    {"ffn_up", "ffn_down"},              // GGUF; packed in Phi-3
-    {"gate_up_proj_bias", "down_proj"},
-    {"w13_bias", "w2_weight"},
-}};
-
-bool is_down(std::string_view module) {
-  return std::ranges::any_of(
-      kSiblings, [&](const Siblings& s) { return s.down == module; });
-}
-
-bool is_number(std::string_view component) {
-  return !component.empty() &&
-         component.find_first_not_of("0123456789") == component.npos;
-}
-
-bool names_layers(std::string_view component) {
-  return component == "layers" || component == "blocks" || component == "h" ||
-         component == "layer" || component == "block" ||
-         component.ends_with("_layers");
-}
-
-void note_down(const TensorName& tail, const TensorType& type, bool experts,
-               LayoutHints& hints) {
-  const Shape& shape = type.shape;
-  if (tail.leaf == "bias" || !is_down(tail.module)) return;
-  if (experts && shape.size() == 3) {
-    hints.expert_downs.emplace(shape[1], shape[2]);
-  }
-  if (shape.size() != 2) return;
-  const size_t in = tail.leaf == "kernel" ? 0 : 1;
-  const auto known = hints.down_inputs.find(tail.module);
-  if (known == hints.down_inputs.end()) {
-    hints.down_inputs[std::string(tail.module)].insert(shape[in]);
-  } else {
-    known->second.insert(shape[in]);
-  }
-}
-
-void agree(std::optional<int64_t>& value, int64_t seen, bool is_first) {
-  if (is_first) {
-    value = seen;
-  } else if (value != seen) {
-    value.reset();
-  }
-}
-
-// Records `tensors` tensors of that shape in one stack.
-void note_stack(std::string_view stack, const Shape& shape, int64_t tensors,
-                LayoutHints& hints) {
-  auto known = hints.stacks.find(stack);
-  if (known == hints.stacks.end()) {
-    known = hints.stacks.emplace(std::string(stack), StackEvidence()).first;
-  }
-  StackEvidence& seen = known->second;
-  const bool is_first = seen.tensors == 0;
-  seen.tensors += tensors;
-  seen.least_rank = std::min(seen.least_rank, shape.size());
-  seen.most_rank = std::max(seen.most_rank, shape.size());
-  agree(seen.first, shape.empty() ? -1 : shape[0], is_first);
-  agree(seen.second, shape.size() < 2 ? -1 : shape[1], is_first);
-}
-
-}  // namespace
 
 std::string_view down_module(std::string_view up_module) {
   for (const Siblings& siblings : kSiblings) {
@@ -301,10 +284,10 @@ LayoutHints layout_hints(const Manifest& manifest, const Folding& folding) {
   for (size_t number = 0; number < folding.classes.size(); ++number) {
     const ParameterClass& c = folding.classes[number];
     const std::string_view name = manifest.name(c.first);
-    const TensorType& type = manifest.type(c.first);
+    const Shape& shape = manifest.type(c.first).shape;
     const TensorName tail = split_name(name);
     const bool experts = expert_name(name).stacked;
-    note_down(tail, type, experts, hints);
+    note_down(tail, shape, experts, hints);
     if (experts && (tail.module == "gate_up_proj_bias" ||
                     tail.module == "gate_up_proj_blocks")) {
       hints.alternating_experts = true;
@@ -314,7 +297,7 @@ LayoutHints layout_hints(const Manifest& manifest, const Folding& folding) {
     if (has_number(stack)) {
       separate[number] = any_separate = true;
     } else {
-      note_stack(stack, type.shape, c.count, hints);
+      note_stack(stack, shape, c.count, hints);
     }
   }
   if (!any_separate) return hints;
@@ -329,24 +312,6 @@ LayoutHints layout_hints(const Manifest& manifest) {
   return layout_hints(manifest, fold_by_type(manifest));
 }
 
-namespace {
-
-bool is_embedding(std::string_view module) {
-  static constexpr std::array<std::string_view, 9> kNames = {
-      "embed_tokens",   "wte",      "word_embeddings", "tok_embeddings",
-      "token_embedder", "embed_in", "input_embedding", "token_embedding",
-      "token_embd"};
-  return contains(kNames, module);
-}
-
-bool is_head(std::string_view module) {
-  static constexpr std::array<std::string_view, 5> kNames = {
-      "lm_head", "embed_out", "output_layer", "logits_dense", "output"};
-  return contains(kNames, module);
-}
-
-}  // namespace
-
 std::optional<VocabUse> vocab_use(std::string_view name) {
   if (in_other_tower(name)) return std::nullopt;
   const TensorName tail = split_name(name);
@@ -354,7 +319,7 @@ std::optional<VocabUse> vocab_use(std::string_view name) {
       (tail.module == "embedding" && is_embedding(tail.parent))) {
     return VocabUse::Table;
   }
-  if (is_head(tail.module) ||
+  if (contains(kVocabHeads, tail.module) ||
       (tail.module == "head" && tail.parent == "shared_head")) {
     return VocabUse::Head;
   }
@@ -365,16 +330,16 @@ std::optional<size_t> vocab_dim(std::string_view name, const TensorType& type,
                                 const Facts& facts) {
   const std::optional<VocabUse> use = vocab_use(name);
   if (!use) return std::nullopt;
-  const TensorName tail = split_name(name);
   const Shape& shape = type.shape;
   if (shape.empty() || shape.size() > 2) return std::nullopt;
   if (facts.vocab) {
     const auto found = std::ranges::find(shape, *facts.vocab);
     if (found == shape.end()) return std::nullopt;
     if (std::ranges::count(shape, *facts.vocab) == 1) {
-      return static_cast<size_t>(found - shape.begin());
+      return to_size(found - shape.begin());
     }
   }
+  const TensorName tail = split_name(name);
   // A module named `output` may be anything.
   if (tail.module == "output" && !facts.vocab) return std::nullopt;
   return use == VocabUse::Head && tail.leaf == "kernel" ? shape.size() - 1 : 0;

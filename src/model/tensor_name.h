@@ -68,7 +68,7 @@ std::optional<TensorKind> tensor_kind(const TensorName& name);
 // layers are neither.
 struct ExpertName {
   bool stacked = false;
-  std::optional<int64_t> number;
+  std::optional<int64_t> number = {};
   std::string_view digits = {};  // `number` as written, even if it is too large
 };
 ExpertName expert_name(std::string_view name);

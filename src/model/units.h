@@ -150,41 +150,4 @@ inline bool is_data_axis(std::string_view axis) {
   return contains(kDataAxes, axis);
 }
 
-// The kinds of units, one function and one file each, all called by units.cc.
-
-// A parameter with its parsed name.
-struct NamedTensor {
-  std::string_view name;
-  TensorName tail;
-  const TensorType& type;
-};
-
-// Returns heads, KV heads, head groups and fused q, k, v.
-//
-// REQUIRES: in_attention(tensor.tail).
-std::vector<Unit> attention_units(const NamedTensor& tensor,
-                                  const Facts& facts);
-// Returns packed gate and up, concatenated or alternating.
-std::optional<Unit> gate_up_unit(const NamedTensor& tensor,
-                                 const LayoutHints& hints);
-// Returns experts and groups of experts.
-std::vector<Unit> expert_units(const NamedTensor& tensor, const Facts& facts);
-// Returns quantisation blocks.
-std::vector<Unit> block_units(const NamedTensor& tensor, const Facts& facts,
-                              const LayoutHints& hints);
-// Returns the quantisation blocks that an architecture declares.
-std::vector<Unit> blocks_of_kind(const ParameterKind& kind,
-                                 const NamedTensor& tensor);
-// Returns an architecture's explanation of a parameter; null if none explains
-// it.
-const ParameterKind* find_kind(std::string_view name, const TensorType& type,
-                               const LayoutHints& hints);
-// Returns heads, KV heads, head groups, packed parts and experts, by the labels
-// of dimensions.
-std::vector<Unit> units_of_kind(const ParameterKind& kind,
-                                const TensorType& type, const Facts& facts);
-// Returns the stack of scanned layers.
-std::optional<Unit> layer_unit(const NamedTensor& tensor, const Facts& facts,
-                               const LayoutHints& hints);
-
 }  // namespace shardplan

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "model/architecture/reading.h"
 #include "syntax/document.h"
 
@@ -19,12 +20,11 @@ class NameCheck {
       : all_(all), diags_(diags) {}
 
   void run() {
-    const Architecture& all = all_;
     Known global;
-    for (const ValueRule& rule : all.values) {
+    for (const ValueRule& rule : all_.values) {
       if (rule.kind != ValueRule::Kind::Table) global.insert(rule.name);
     }
-    for (const ConfigSection& section : all.sections) {
+    for (const ConfigSection& section : all_.sections) {
       for (const ValueRule& rule : section.architecture->values) {
         const bool everywhere = std::ranges::all_of(
             section.others,
@@ -35,10 +35,10 @@ class NameCheck {
     global.insert(std::string(kSavedBy));
     auto in_layers = global;  // names that the expressions of tables can use
     in_layers.insert("i");
-    for (const ValueRule& rule : all.values) {
+    for (const ValueRule& rule : all_.values) {
       if (rule.kind == ValueRule::Kind::Table) in_layers.insert(rule.name);
     }
-    for (const ValueRule& rule : all.values) {
+    for (const ValueRule& rule : all_.values) {
       const bool table = rule.kind == ValueRule::Kind::Table;
       for (const auto* value : {&rule.absent, &rule.null, &rule.otherwise,
                                 &rule.is, &rule.other_words}) {
@@ -48,23 +48,21 @@ class NameCheck {
         check(value, table ? in_layers : global);
       }
     }
-    for (const Requirement& requirement : all.requirements) {
+    for (const Requirement& requirement : all_.requirements) {
       check(requirement.that, global);
     }
-    for (const ArchitectureNote& note : all.notes) {
+    for (const ArchitectureNote& note : all_.notes) {
       if (note.when) check(*note.when, global);
     }
-    for (const auto& [name, block] : all.blocks) {
+    for (const auto& [name, block] : all_.blocks) {
       auto names = block.shared ? Known() : global;
       for (const BlockArgument& argument : block.takes) {
         names.insert(argument.name);
       }
-      check_steps(block.steps, all, names);
-      check_state_steps(block.state_steps, names);
+      check_steps(block, names);
     }
-    for (const ArchitectureClass& model_class : all.classes) {
-      check_steps(model_class.steps, all, global);
-      check_state_steps(model_class.state_steps, global);
+    for (const ArchitectureClass& model_class : all_.classes) {
+      check_steps(model_class, global);
     }
   }
 
@@ -77,12 +75,9 @@ class NameCheck {
   void check(const Expression& expression, const Known& known) {
     for (const std::string_view name : expression.names()) {
       if (known.contains(name) || refused_ >= kMaxErrors) continue;
-      auto problem =
-          refuse(expression.where, in_backticks(name) + " is not defined here");
-      const std::vector<std::string> names(known.begin(), known.end());
-      if (const auto near = nearest(name, names)) {
-        problem.help("did you mean " + in_backticks(*near) + "?");
-      }
+      suggest(
+          refuse(expression.where, in_backticks(name) + " is not defined here"),
+          name, std::vector<std::string>(known.begin(), known.end()));
     }
   }
 
@@ -92,9 +87,9 @@ class NameCheck {
     for (const auto& [name, part] : dim.parts) check_dim(part, known);
   }
 
-  void check_steps(const std::vector<ModuleStep>& steps,
-                   const Architecture& all, const Known& known) {
-    for (const ModuleStep& step : steps) {
+  // Checks the steps of a block, class, repetition or case.
+  void check_steps(const auto& of, const Known& known) {
+    for (const ModuleStep& step : of.steps) {
       if (refused_ >= kMaxErrors) return;
       for (const auto* value :
            {&step.when, &step.bias, &step.offset, &step.count, &step.start}) {
@@ -102,28 +97,22 @@ class NameCheck {
       }
       for (const DimTree& dim : step.dims) check_dim(dim, known);
       for (const auto& [name, value] : step.arguments) check(value, known);
-      if (step.kind == ModuleStep::Kind::Block) check_use(step, all, known);
-      if (step.kind == ModuleStep::Kind::Section) check_section(step, all);
+      if (step.kind == ModuleStep::Kind::Block) check_use(step, known);
+      if (step.kind == ModuleStep::Kind::Section) check_section(step);
       if (step.kind == ModuleStep::Kind::Repeat) {
         auto inner = known;
         inner.insert(step.index);
-        for (const ValueRule& rule : all.values) {
+        for (const ValueRule& rule : all_.values) {
           if (rule.kind == ValueRule::Kind::Table) inner.insert(rule.name);
         }
-        check_steps(step.steps, all, inner);
-        check_state_steps(step.state_steps, inner);
+        check_steps(step, inner);
       }
       for (const ModuleCase& one : step.cases) {
         if (one.when) check(*one.when, known);
-        check_steps(one.steps, all, known);
-        check_state_steps(one.state_steps, known);
+        check_steps(one, known);
       }
     }
-  }
-
-  void check_state_steps(const std::vector<StateStep>& steps,
-                         const Known& known) {
-    for (const StateStep& step : steps) {
+    for (const StateStep& step : of.state_steps) {
       for (const auto* value :
            {&step.when, &step.window, &step.every, &step.tokens}) {
         if (*value) check(**value, known);
@@ -132,57 +121,45 @@ class NameCheck {
     }
   }
 
-  void check_use(const ModuleStep& step, const Architecture& all,
-                 const Known& known) {
-    const auto block = all.blocks.find(step.what);
-    if (block == all.blocks.end()) {
+  void check_use(const ModuleStep& step, const Known& known) {
+    const auto block = all_.blocks.find(step.what);
+    if (block == all_.blocks.end()) {
       std::vector<std::string> names;
-      for (const auto& [name, of] : all.blocks) names.push_back(name);
+      for (const auto& [name, of] : all_.blocks) names.push_back(name);
       for (const ModuleKind& kind : module_kinds()) {
         names.emplace_back(kind.name);
       }
-      auto problem = refuse(
-          step.where, "there is no module or block " + in_backticks(step.what));
-      if (const auto near = nearest(step.what, names)) {
-        problem.help("did you mean " + in_backticks(*near) + "?");
-      }
+      suggest(refuse(step.where,
+                     "there is no module or block " + in_backticks(step.what)),
+              step.what, names);
       return;
     }
     const auto& takes = block->second.takes;
-    for (const auto& given : step.arguments) {
-      const bool is_taken = std::ranges::any_of(
-          takes, [&](const BlockArgument& a) { return a.name == given.first; });
-      if (is_taken) continue;
-      std::vector<std::string> names;
-      for (const BlockArgument& argument : takes) {
-        names.push_back(argument.name);
-      }
+    for (const auto& [name, value] : step.arguments) {
+      if (find_named(takes, name) != nullptr) continue;
       ++refused_;
-      report_unknown_key(given.first, given.second.where, names, diags_);
+      report_unknown_key(name, value.where, all_names(takes), diags_);
     }
+    Known visible = known;  // a default may refer to earlier arguments
     for (const BlockArgument& argument : takes) {
       const bool given = std::ranges::any_of(
           step.arguments,
           [&](const auto& a) { return a.first == argument.name; });
-      if (given) continue;
-      if (argument.otherwise) {
-        const auto names = argument.otherwise->names();
-        const bool known_all =
-            std::ranges::all_of(names, [&](std::string_view name) {
-              return known.contains(name) ||
-                     std::ranges::any_of(takes, [&](const auto& a) {
-                       return &a < &argument && a.name == name;
-                     });
-            });
-        if (known_all) continue;
+      const auto is_visible = [&](std::string_view name) {
+        return visible.contains(name);
+      };
+      if (!given &&
+          (!argument.otherwise ||
+           !std::ranges::all_of(argument.otherwise->names(), is_visible))) {
+        refuse(step.where, "block " + in_backticks(step.what) + " needs " +
+                               in_backticks(argument.name));
       }
-      refuse(step.where, "block " + in_backticks(step.what) + " needs " +
-                             in_backticks(argument.name));
+      visible.insert(argument.name);
     }
   }
 
-  void check_section(const ModuleStep& step, const Architecture& all) {
-    const ConfigSection* section = all.find_section(step.what);
+  void check_section(const ModuleStep& step) {
+    const ConfigSection* section = all_.find_section(step.what);
     if (section == nullptr) {
       refuse(step.where, "there is no section " + in_backticks(step.what));
       return;

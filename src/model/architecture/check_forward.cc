@@ -56,28 +56,21 @@ class ForwardCheck {
     }
     for (const std::string& name : block->second.forward->takes) {
       const InputRule* const input = all_.find_input(name);
-      if (input != nullptr) {
-        check_input(*input);
-      } else {
+      if (input == nullptr) {
         refuse(block->second.forward->where,
                in_backticks(name) + " is not a model input");
+        continue;
       }
+      Known names = global_;
+      names.insert(std::begin(kPassSizes), std::end(kPassSizes));
+      for (const Expression& size : input->shape) check(size, names);
+      if (input->below) check(*input->below, names);
     }
-  }
-
-  void check_input(const InputRule& input) {
-    Known names = global_;
-    names.insert(std::begin(kPassSizes), std::end(kPassSizes));
-    for (const Expression& size : input.shape) check(size, names);
-    if (input.below) check(*input.below, names);
   }
 
   void unknown(std::string_view name, Span where, const Known& known) {
-    auto problem = refuse(where, in_backticks(name) + " is not defined here");
-    const std::vector<std::string> names(known.begin(), known.end());
-    if (const auto near = nearest(name, names)) {
-      problem.help("did you mean " + in_backticks(*near) + "?");
-    }
+    suggest(refuse(where, in_backticks(name) + " is not defined here"), name,
+            std::vector<std::string>(known.begin(), known.end()));
   }
 
   void check(const Expression& expression, const Known& known) {
@@ -214,10 +207,6 @@ class ForwardCheck {
     return false;
   }
 
-  void no_module(const ForwardStep& step, const std::string& name) {
-    refuse(step.where, "the block has no module " + in_backticks(name));
-  }
-
   void check_module(const ForwardStep& step,
                     const std::vector<ModuleStep>& modules,
                     const Known& names) {
@@ -227,7 +216,9 @@ class ForwardCheck {
     for (const std::string& other : step.otherwise) {
       std::vector<const ModuleStep*> others;
       find_modules(modules, other, others);
-      if (others.empty()) no_module(step, other);
+      if (others.empty()) {
+        refuse(step.where, "the block has no module " + in_backticks(other));
+      }
     }
     if (!found.empty()) return;
     if (step.kind == ForwardStep::Kind::Weight && is_repeated(step, modules)) {
@@ -248,25 +239,21 @@ class ForwardCheck {
   // operation.
   void no_call(const ForwardStep& step,
                const std::vector<ModuleStep>& modules) {
-    auto problem = refuse(
-        step.where, step.kind == ForwardStep::Kind::Weight
-                        ? "the block has no module " + in_backticks(step.what)
-                        : in_backticks(step.what) +
-                              " is no module of the block, no block without "
-                              "modules and no operation");
-    std::vector<std::string> known;
-    for (const ModuleStep& each : modules) known.push_back(each.name);
+    std::vector<std::string> known = all_names(modules);
     if (step.kind == ForwardStep::Kind::Apply) {
-      for (const std::string_view each : statement_operations()) {
-        known.emplace_back(each);
-      }
+      known.insert(known.end(), statement_operations().begin(),
+                   statement_operations().end());
       for (const auto& [name, block] : all_.blocks) {
         if (block.steps.empty()) known.push_back(name);
       }
     }
-    if (const auto near = nearest(step.what, known)) {
-      problem.help("did you mean " + in_backticks(*near) + "?");
-    }
+    suggest(refuse(step.where,
+                   step.kind == ForwardStep::Kind::Weight
+                       ? "the block has no module " + in_backticks(step.what)
+                       : in_backticks(step.what) +
+                             " is no module of the block, no block without "
+                             "modules and no operation"),
+            step.what, known);
   }
 
   // Checks a call of a block without modules. Arguments that the call does not
@@ -340,24 +327,19 @@ class ForwardCheck {
 
   void check_arguments(const ForwardStep& step, const ModuleBlock& block,
                        bool with_modules) {
-    std::vector<const BlockArgument*> arguments;
-    for (const BlockArgument& each : block.forward->arguments) {
-      arguments.push_back(&each);
-    }
+    std::vector<BlockArgument> arguments = block.forward->arguments;
     if (with_modules) {
-      for (const BlockArgument& each : block.takes) arguments.push_back(&each);
+      arguments.insert(arguments.end(), block.takes.begin(), block.takes.end());
     }
-    std::vector<std::string> names;
-    for (const BlockArgument* each : arguments) names.push_back(each->name);
     for (const auto& [name, value] : step.arguments) {
-      if (!contains(names, name)) {
-        report_unknown_key(name, value.where, names, diags_);
+      if (find_named(arguments, name) == nullptr) {
+        report_unknown_key(name, value.where, all_names(arguments), diags_);
       }
     }
-    for (const BlockArgument* each : arguments) {
-      if (!each->otherwise && step.argument(each->name) == nullptr) {
+    for (const BlockArgument& each : arguments) {
+      if (!each.otherwise && step.argument(each.name) == nullptr) {
         refuse(step.where, "block " + in_backticks(block.name) + " needs " +
-                               in_backticks(each->name));
+                               in_backticks(each.name));
       }
     }
   }

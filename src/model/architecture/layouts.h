@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/text.h"
+#include "base/words.h"
 
 namespace shardplan {
 
@@ -40,16 +40,7 @@ inline constexpr ValueLayout kValueLayouts[] = {
 };
 
 inline const ValueLayout* find_layout(std::string_view name) {
-  for (const ValueLayout& each : kValueLayouts) {
-    if (each.name == name) return &each;
-  }
-  return nullptr;
-}
-
-inline std::vector<std::string> layout_names() {
-  std::vector<std::string> names;
-  for (const ValueLayout& each : kValueLayouts) names.emplace_back(each.name);
-  return names;
+  return find_named(kValueLayouts, name);
 }
 
 // Returns the axes of a layout for a value of `rank` dimensions. Queries of

@@ -52,8 +52,7 @@ std::string glob_regex(std::string_view glob) {
 }
 
 std::string_view last_component(std::string_view name) {
-  const size_t dot = name.rfind('.');
-  return dot == name.npos ? name : name.substr(dot + 1);
+  return name.substr(name.rfind('.') + 1);
 }
 
 // Returns the last component with a dot on either side; empty if there is none.
@@ -76,14 +75,11 @@ std::optional<size_t> rest_behind(std::string_view names, std::string_view path,
     const size_t stop = std::min(path.find('.', at), path.size());
     if (at > path.size()) return std::nullopt;
     const std::string_view mine = path.substr(at, stop - at);
-    if (names.substr(begin, end - begin) == "*") {
-      if (mine.find_first_not_of("0123456789") != mine.npos) {
-        return std::nullopt;
-      }
-      numbers.push_back(mine);
-    } else if (names.substr(begin, end - begin) != mine) {
-      return std::nullopt;
-    }
+    const std::string_view wanted = names.substr(begin, end - begin);
+    const bool fits =
+        wanted == "*" ? std::ranges::all_of(mine, is_digit) : wanted == mine;
+    if (!fits) return std::nullopt;
+    if (wanted == "*") numbers.push_back(mine);
     begin = end + 1;
     at = stop + 1;
   }
@@ -129,21 +125,19 @@ std::string name_in_memory(const std::vector<ModuleName>& names,
 std::optional<ModulePatterns> ModulePatterns::read(ConfigReader& config,
                                                    std::string_view key,
                                                    const Node& list) {
-  ModulePatterns patterns;
   if (!list.is_list()) {
     config.ill_typed(key, list, kind_name(NodeKind::List));
     return std::nullopt;
   }
+  std::vector<std::string> texts;
   for (size_t i = 0; i < list.size(); ++i) {
     const Node item = list.item(i);
     for (size_t k = 0; k < (item.is_list() ? item.size() : 1); ++k) {
       const Node entry = item.is_list() ? item.item(k) : item;
-      if (!patterns.add(config, key, entry.is_string() ? entry.text() : "")) {
-        return std::nullopt;
-      }
+      texts.emplace_back(entry.is_string() ? entry.text() : "");
     }
   }
-  return patterns;
+  return of(config, key, texts);
 }
 
 std::optional<ModulePatterns> ModulePatterns::of(
@@ -271,24 +265,21 @@ bool ModulePatterns::any_means(const std::vector<size_t>& entries,
 
 bool ModulePatterns::matches(std::string_view name, PatternStyle style) const {
   if (has(name)) return true;
-  const bool by_name =
-      style == PatternStyle::Names || style == PatternStyle::Globs;
-  if (by_name) {
-    for (size_t dot = name.find('.');
-         style == PatternStyle::Globs && dot != name.npos;
+  if (style == PatternStyle::Globs) {
+    for (size_t dot = name.find('.'); dot != name.npos;
          dot = name.find('.', dot + 1)) {
       if (has(name.substr(0, dot))) return true;
     }
+  }
+  if (style == PatternStyle::Names || style == PatternStyle::Globs) {
     return any_means(patterns_, name, style);
   }
   if (any_means(others_, name, style)) return true;
-  for (size_t begin = 0; begin <= name.size() && !by_component_.empty();) {
-    const size_t end = std::min(name.find('.', begin), name.size());
-    const auto found = by_component_.find(name.substr(begin, end - begin));
+  for (std::string_view rest = name; !rest.empty() && !by_component_.empty();) {
+    const auto found = by_component_.find(next_part(rest, '.'));
     if (found != by_component_.end() && any_means(found->second, name, style)) {
       return true;
     }
-    begin = end + 1;
   }
   return false;
 }

@@ -74,7 +74,6 @@ class ModulePatterns {
   // rejects; empty if there is none.
   std::string_view unreadable() const;
   bool empty() const { return entries_.empty(); }
-  size_t size() const { return entries_.size(); }
   // Returns whether an entry refers to single modules, not to all modules with
   // the same last component: "a.b", "re:x".
   bool has_paths() const;

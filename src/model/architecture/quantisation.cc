@@ -3,6 +3,8 @@
 #include "model/architecture/quantisation.h"
 
 #include <algorithm>
+#include <initializer_list>
+#include <iterator>
 #include <utility>
 
 #include "base/text.h"
@@ -14,6 +16,7 @@ namespace {
 using Scales = WeightScheme::Scales;
 
 constexpr int64_t kMaxGroup = 1 << 20;
+constexpr int64_t kMxfp4Group = 32;
 
 // The keys that may contain a quantisation. MLX writes `quantization`, and
 // repeats it under another of these keys, which then names no method.
@@ -21,17 +24,16 @@ constexpr const char* kKeys[] = {"quantization", "quantization_config",
                                  "compression_config", "quant_config",
                                  "quantize_config"};
 
-constexpr std::pair<std::string_view, QuantMethod> kMethodNames[] = {
-    {"fp8", QuantMethod::Fp8},
-    {"compressed-tensors", QuantMethod::CompressedTensors},
-    {"modelopt", QuantMethod::ModelOpt},
-    {"awq", QuantMethod::Awq},
-    {"gptq", QuantMethod::Gptq},
-    {"bitsandbytes", QuantMethod::Bitsandbytes},
-    {"mxfp4", QuantMethod::Mxfp4},
-    {"mlx", QuantMethod::Mlx},
-    {"torchao", QuantMethod::Torchao},
-};
+// Returns whether the key is absent or has one of these values. Refuses another
+// value with a message that quotes it between `before` and `after`.
+bool has_value(ConfigReader& section, std::string_view key,
+               std::initializer_list<std::string_view> values,
+               const std::string& before, const std::string& after) {
+  const auto value = section.find(key);
+  if (!value || contains(values, value->text())) return true;
+  section.refuse(key, before + in_backticks(value->text()) + after);
+  return false;
+}
 
 Quantisation of_scheme(QuantMethod method, WeightScheme scheme) {
   Quantisation result;
@@ -71,20 +73,16 @@ std::optional<int64_t> read_group(ConfigReader& section) {
           (value ? " must be -1 or a positive size" : " is missing"));
 }
 
-constexpr int64_t kMxfp4Group = 32;
-
 // Returns the scheme of experts with two values of 4 bits in a byte, 32 of
 // which share a scale of one byte.
 WeightScheme packed_experts(const std::string& scale_name) {
-  WeightScheme scheme;
-  scheme.format = WeightFormat::PackedFloats;
-  scheme.scales = Scales::Group;
-  scheme.bits = 4;
-  scheme.group = kMxfp4Group;
-  scheme.weight_dtype = DType::I8;
-  scheme.scale_name = scale_name;
-  scheme.scale_dtype = DType::F8E8M0;
-  return scheme;
+  return {.format = WeightFormat::PackedFloats,
+          .scales = Scales::Group,
+          .bits = 4,
+          .group = kMxfp4Group,
+          .weight_dtype = DType::I8,
+          .scale_name = scale_name,
+          .scale_dtype = DType::F8E8M0};
 }
 
 // Reads the experts that ModelOpt has rewritten in such a checkpoint. They are
@@ -95,10 +93,9 @@ bool read_rewritten_experts(ConfigReader& fp8, Quantisation& result) {
   if (!method && !all && !fp8.find("quantized_layers")) return true;
   if (!method || method->text() != "NVFP4" || !all ||
       all->text() != "MIXED_PRECISION") {
-    fp8.refuse("moe_quant_algo",
-               "experts beside FP8 layers are supported only as `NVFP4` of "
-               "`MIXED_PRECISION`")
-        .help(std::string(kUseTensors));
+    unsupported(fp8, "moe_quant_algo",
+                "experts beside FP8 layers are supported only as `NVFP4` of "
+                "`MIXED_PRECISION`");
     return false;
   }
   if (!read_quantized_layers(fp8, result)) return false;
@@ -106,16 +103,15 @@ bool read_rewritten_experts(ConfigReader& fp8, Quantisation& result) {
   const auto excluded = list ? ModulePatterns::read(fp8, "ignore", *list)
                              : std::optional<ModulePatterns>();
   if (list && !excluded) return false;
-  for (const auto& [name, group] : result.named) {
+  for (const auto& [name, _] : result.named) {
     const bool experts = name.ends_with(".experts");
     if (experts &&
         (!excluded || !excluded->matches(name, PatternStyle::Globs))) {
       continue;
     }
-    fp8.refuse("quantized_layers",
-               in_backticks(name) + (experts ? " is also in `ignore`"
-                                             : " is not a module of experts"))
-        .help(std::string(kUseTensors));
+    unsupported(fp8, "quantized_layers",
+                in_backticks(name) + (experts ? " is also in `ignore`"
+                                              : " is not a module of experts"));
     return false;
   }
   return true;
@@ -131,9 +127,9 @@ bool read_experts(const Architecture& architecture, ConfigReader& config,
   const bool bytes = scales && scales->text() != "float";
   const bool packed = released && experts && experts->text() == "fp4";
   if (bytes && scales->text() != "ue8m0") {
-    fp8.refuse("scale_fmt", "scales of " + in_backticks(scales->text()) +
-                                " are not supported")
-        .help(std::string(kUseTensors));
+    unsupported(
+        fp8, "scale_fmt",
+        "scales of " + in_backticks(scales->text()) + " are not supported");
     return false;
   }
   if (bytes && (released || saved_by >= 5)) {
@@ -160,14 +156,13 @@ std::optional<Quantisation> read_fp8(const Architecture& architecture,
                                      ConfigReader& config, ConfigReader& fp8,
                                      int64_t saved_by) {
   const bool released = !architecture.released_scale.empty() && saved_by < 5;
-  std::vector<std::string_view> known = {
-      "quant_method",      "fmt",       "activation_scheme",
-      "weight_block_size", "scale_fmt", "modules_to_not_convert",
-      "expert_dtype"};
+  std::string known =
+      "quant_method fmt activation_scheme weight_block_size scale_fmt "
+      "modules_to_not_convert expert_dtype";
   if (released) {
-    known.insert(known.end(),
-                 {"quant_algo", "moe_quant_algo", "quantized_layers", "ignore",
-                  "config_groups", "group_size", "producer"});
+    known +=
+        " quant_algo moe_quant_algo quantized_layers ignore config_groups "
+        "group_size producer";
   }
   if (!knows_keys(fp8, known)) return std::nullopt;
   const auto format = fp8.find("fmt");
@@ -194,11 +189,9 @@ std::optional<Quantisation> read_fp8(const Architecture& architecture,
   const auto activations = fp8.find("activation_scheme");
   if (activations && activations->text() == "static" && saved_by >= 5) {
     scheme.scalars.emplace_back("activation_scale", DType::F32);
-  } else if (activations && activations->text() != "dynamic") {
-    return fp8.refuse("activation_scheme",
-                      "activations quantised as " +
-                          in_backticks(activations->text()) +
-                          " are not supported");
+  } else if (!has_value(fp8, "activation_scheme", {"dynamic"},
+                        "activations quantised as ", " are not supported")) {
+    return std::nullopt;
   }
   Quantisation result = of_scheme(QuantMethod::Fp8, std::move(scheme));
   if (!read_experts(architecture, config, fp8, released, saved_by, result) ||
@@ -209,22 +202,20 @@ std::optional<Quantisation> read_fp8(const Architecture& architecture,
 }
 
 std::optional<Quantisation> read_awq(ConfigReader& awq) {
-  if (!knows_keys(awq, {"quant_method", "bits", "group_size", "zero_point",
-                        "version", "format", "modules_to_not_convert",
-                        "backend", "fuse_max_seq_len", "modules_to_fuse"})) {
+  if (!knows_keys(awq,
+                  "quant_method bits group_size zero_point version format "
+                  "modules_to_not_convert backend fuse_max_seq_len "
+                  "modules_to_fuse")) {
     return std::nullopt;
   }
+  const std::string of_awq = " of AWQ is not supported";
   for (const char* key : {"version", "format"}) {
-    const auto value = awq.find(key);
-    if (!value || value->text() == "gemm" || value->text() == "GEMM") continue;
-    return awq.refuse(key, "the packing " + in_backticks(value->text()) +
-                               " of AWQ is not supported");
+    if (!has_value(awq, key, {"gemm", "GEMM"}, "the packing ", of_awq)) {
+      return std::nullopt;
+    }
   }
-  const auto backend = awq.find("backend");
-  if (backend && backend->text() != "autoawq" && backend->text() != "auto") {
-    return awq.refuse("backend", "the backend " +
-                                     in_backticks(backend->text()) +
-                                     " of AWQ is not supported");
+  if (!has_value(awq, "backend", {"autoawq", "auto"}, "the backend ", of_awq)) {
+    return std::nullopt;
   }
   const auto points = awq.find("zero_point");
   if (points && points->boolean() != true) {
@@ -236,14 +227,14 @@ std::optional<Quantisation> read_awq(ConfigReader& awq) {
   }
   const auto group = read_group(awq);
   if (!group) return std::nullopt;
-  WeightScheme scheme;
-  scheme.format = WeightFormat::Awq;
-  scheme.bits = 4;
-  scheme.group = *group;
-  scheme.zero_points = true;
-  Quantisation result = of_scheme(QuantMethod::Awq, std::move(scheme));
-  if (!read_excluded(awq, "modules_to_not_convert", result))
+  Quantisation result =
+      of_scheme(QuantMethod::Awq, {.format = WeightFormat::Awq,
+                                   .bits = 4,
+                                   .group = *group,
+                                   .zero_points = true});
+  if (!read_excluded(awq, "modules_to_not_convert", result)) {
     return std::nullopt;
+  }
   return result;
 }
 
@@ -264,9 +255,9 @@ bool read_gptq_dynamic(ConfigReader& gptq, Quantisation& result) {
     if (key.starts_with("-:")) {
       excluded.push_back("re:" + std::string(key.substr(2)));
     } else if (scheme.is_map() && scheme.size() > 0) {
-      gptq.refuse("dynamic", in_backticks(key) +
-                                 " has its own scheme, which is not supported")
-          .help(std::string(kUseTensors));
+      unsupported(
+          gptq, "dynamic",
+          in_backticks(key) + " has its own scheme, which is not supported");
       return false;
     }
   }
@@ -279,56 +270,30 @@ bool read_gptq_dynamic(ConfigReader& gptq, Quantisation& result) {
 // Reads the section of GPTQ. Programs that name the packing omit biases that a
 // model does not have; older ones store zeros for them.
 std::optional<Quantisation> read_gptq(ConfigReader& gptq) {
-  if (!knows_keys(gptq, {"quant_method",
-                         "bits",
-                         "group_size",
-                         "damp_percent",
-                         "damp_auto_increment",
-                         "desc_act",
-                         "static_groups",
-                         "sym",
-                         "true_sequential",
-                         "model_name_or_path",
-                         "model_file_base_name",
-                         "checkpoint_format",
-                         "format",
-                         "meta",
-                         "tokenizer",
-                         "dataset",
-                         "use_cuda_fp16",
-                         "model_seqlen",
-                         "block_name_to_quantize",
-                         "module_name_preceding_first_block",
-                         "batch_size",
-                         "pad_token_id",
-                         "use_exllama",
-                         "max_input_length",
-                         "exllama_config",
-                         "cache_block_outputs",
-                         "modules_in_block_to_quantize",
-                         "backend",
-                         "pack_dtype",
-                         "mse",
-                         "act_group_aware",
-                         "dynamic",
-                         "lm_head",
-                         "uri"})) {
+  if (!knows_keys(gptq,
+                  "quant_method bits group_size damp_percent "
+                  "damp_auto_increment desc_act static_groups sym "
+                  "true_sequential model_name_or_path model_file_base_name "
+                  "checkpoint_format format meta tokenizer dataset "
+                  "use_cuda_fp16 model_seqlen block_name_to_quantize "
+                  "module_name_preceding_first_block batch_size "
+                  "pad_token_id use_exllama max_input_length exllama_config "
+                  "cache_block_outputs modules_in_block_to_quantize backend "
+                  "pack_dtype mse act_group_aware dynamic lm_head uri")) {
     return std::nullopt;
   }
   const char* const key = gptq.find("format") ? "format" : "checkpoint_format";
-  const auto format = gptq.find(key);
-  if (format && format->text() != "gptq" && format->text() != "gptq_v2") {
-    return gptq.refuse(key, "the packing " + in_backticks(format->text()) +
-                                " of GPTQ is not supported");
+  if (!has_value(gptq, key, {"gptq", "gptq_v2"}, "the packing ",
+                 " of GPTQ is not supported")) {
+    return std::nullopt;
   }
   if (is_true(gptq, "lm_head")) {
-    return gptq.refuse("lm_head", "a GPTQ-quantised head is not supported")
-        .help(std::string(kUseTensors));
+    return unsupported(gptq, "lm_head",
+                       "a GPTQ-quantised head is not supported");
   }
-  const auto words = gptq.find("pack_dtype");
-  if (words && words->text() != "int32") {
-    return gptq.refuse("pack_dtype", "words of " + in_backticks(words->text()) +
-                                         " are not supported");
+  if (!has_value(gptq, "pack_dtype", {"int32"}, "words of ",
+                 " are not supported")) {
+    return std::nullopt;
   }
   const int64_t bits = gptq.bounded("bits", 1, 64, {});
   if (bits != 2 && bits != 4 && bits != 8) {
@@ -343,9 +308,10 @@ std::optional<Quantisation> read_gptq(ConfigReader& gptq) {
   scheme.bits = bits;
   scheme.group = *group;
   scheme.reordered = is_true(gptq, "desc_act") && *group > 0;
-  scheme.may_have_bias = !format;
+  const bool names_packing = gptq.find(key).has_value();
+  scheme.may_have_bias = !names_packing;
   Quantisation result = of_scheme(QuantMethod::Gptq, std::move(scheme));
-  if (!format) {
+  if (!names_packing) {
     result.remarks.emplace_back(
         "the GPTQ config has no `checkpoint_format`: `gptq` packing is "
         "assumed; older programs also store a zero bias for each quantised "
@@ -365,11 +331,11 @@ std::optional<Quantisation> read_gptq(ConfigReader& gptq) {
 
 std::optional<Quantisation> read_bitsandbytes(ConfigReader& bits) {
   if (!knows_keys(bits,
-                  {"quant_method", "_load_in_4bit", "_load_in_8bit",
-                   "load_in_4bit", "load_in_8bit", "llm_int8_threshold",
-                   "llm_int8_skip_modules", "llm_int8_enable_fp32_cpu_offload",
-                   "bnb_4bit_compute_dtype", "bnb_4bit_quant_storage",
-                   "bnb_4bit_quant_type", "bnb_4bit_use_double_quant"})) {
+                  "quant_method _load_in_4bit _load_in_8bit load_in_4bit "
+                  "load_in_8bit llm_int8_threshold llm_int8_skip_modules "
+                  "llm_int8_enable_fp32_cpu_offload bnb_4bit_compute_dtype "
+                  "bnb_4bit_quant_storage bnb_4bit_quant_type "
+                  "bnb_4bit_use_double_quant")) {
     return std::nullopt;
   }
   WeightScheme scheme;
@@ -394,16 +360,15 @@ std::optional<Quantisation> read_bitsandbytes(ConfigReader& bits) {
                                                 " are not supported")
           .help("write `uint8`: the weights have as many bytes");
     }
+    if (!has_value(bits, "bnb_4bit_quant_type", {"nf4", "fp4"}, "",
+                   " is not supported")) {
+      return std::nullopt;
+    }
     const auto type = bits.find("bnb_4bit_quant_type");
     scheme.quant_type = type ? std::string(type->text()) : "fp4";
-    if (scheme.quant_type != "nf4" && scheme.quant_type != "fp4") {
-      return bits.refuse("bnb_4bit_quant_type",
-                         in_backticks(scheme.quant_type) + " is not supported");
-    }
   }
-  const bool nested = scheme.nested;
-  Quantisation result = of_scheme(QuantMethod::Bitsandbytes, std::move(scheme));
-  if (nested) {
+  Quantisation result = of_scheme(QuantMethod::Bitsandbytes, scheme);
+  if (scheme.nested) {
     result.remarks.emplace_back(
         "statistics are also quantised (`bnb_4bit_use_double_quant`): the "
         "length of `quant_state` depends on the weights by a few bytes and is "
@@ -415,7 +380,7 @@ std::optional<Quantisation> read_bitsandbytes(ConfigReader& bits) {
 }
 
 std::optional<Quantisation> read_mxfp4(ConfigReader& mxfp4) {
-  if (!knows_keys(mxfp4, {"quant_method", "modules_to_not_convert"})) {
+  if (!knows_keys(mxfp4, "quant_method modules_to_not_convert")) {
     return std::nullopt;
   }
   const auto excluded = mxfp4.find("modules_to_not_convert");
@@ -424,17 +389,14 @@ std::optional<Quantisation> read_mxfp4(ConfigReader& mxfp4) {
     return mxfp4.refuse("modules_to_not_convert",
                         "experts excluded from MXFP4 are not supported");
   }
-  WeightScheme scheme;
-  scheme.format = WeightFormat::Blocks;
-  scheme.bits = 4;
-  return of_scheme(QuantMethod::Mxfp4, std::move(scheme));
+  return of_scheme(QuantMethod::Mxfp4,
+                   {.format = WeightFormat::Blocks, .bits = 4});
 }
 
 std::optional<WeightScheme> read_mlx_scheme(ConfigReader& mlx) {
-  const auto mode = mlx.find("mode");
-  if (mode && mode->text() != "affine") {
-    return mlx.refuse("mode", "the mode " + in_backticks(mode->text()) +
-                                  " of MLX is not supported");
+  if (!has_value(mlx, "mode", {"affine"}, "the mode ",
+                 " of MLX is not supported")) {
+    return std::nullopt;
   }
   WeightScheme scheme;
   scheme.format = WeightFormat::Mlx;
@@ -463,7 +425,7 @@ std::optional<Quantisation> read_mlx(ConfigReader& mlx) {
       result.named.emplace(key, 0);
     } else if (value.is_map()) {
       auto own = mlx.section(key);
-      auto other = own && knows_keys(*own, {"bits", "group_size", "mode"})
+      auto other = own && knows_keys(*own, "bits group_size mode")
                        ? read_mlx_scheme(*own)
                        : std::nullopt;
       if (!other) return std::nullopt;
@@ -482,32 +444,23 @@ bool is_mlx(const Node& value) {
          !value.find("quant_method");
 }
 
-std::optional<Quantisation> read_section(const Architecture& architecture,
-                                         QuantMethod method,
-                                         ConfigReader& config,
-                                         ConfigReader& section,
-                                         int64_t saved_by) {
-  switch (method) {
-    case QuantMethod::Fp8:
-      return read_fp8(architecture, config, section, saved_by);
-    case QuantMethod::CompressedTensors:
-      return read_compressed_tensors(section);
-    case QuantMethod::ModelOpt:
-      return read_modelopt(section);
-    case QuantMethod::Awq:
-      return read_awq(section);
-    case QuantMethod::Gptq:
-      return read_gptq(section);
-    case QuantMethod::Bitsandbytes:
-      return read_bitsandbytes(section);
-    case QuantMethod::Mxfp4:
-      return read_mxfp4(section);
-    case QuantMethod::Torchao:
-      return read_torchao(section);
-    default:
-      return read_mlx(section);
-  }
-}
+struct MethodReader {
+  std::string_view name;
+  QuantMethod method;
+  std::optional<Quantisation> (*read)(ConfigReader& section);
+};
+constexpr MethodReader kMethods[] = {
+    {"fp8", QuantMethod::Fp8, nullptr},  // read_fp8() needs the whole config
+    {"compressed-tensors", QuantMethod::CompressedTensors,
+     read_compressed_tensors},
+    {"modelopt", QuantMethod::ModelOpt, read_modelopt},
+    {"awq", QuantMethod::Awq, read_awq},
+    {"gptq", QuantMethod::Gptq, read_gptq},
+    {"bitsandbytes", QuantMethod::Bitsandbytes, read_bitsandbytes},
+    {"mxfp4", QuantMethod::Mxfp4, read_mxfp4},
+    {"mlx", QuantMethod::Mlx, read_mlx},
+    {"torchao", QuantMethod::Torchao, read_torchao},
+};
 
 void refuse_key(ConfigReader& config, std::string_view key, const Node& value) {
   const auto method =
@@ -515,13 +468,12 @@ void refuse_key(ConfigReader& config, std::string_view key, const Node& value) {
   const std::string text = method_text(value);
   const bool unnamed =
       (!method || method->text().empty()) && key != "quantization";
-  config
-      .refuse(key, unnamed ? "`" + std::string(key) + "` has no `quant_method`"
-                           : "the config is quantised with " +
-                                 (text.empty() ? "`" + std::string(key) + "`"
-                                               : text))
-      .fact(std::string(kPackedTensors))
-      .help(std::string(kUseTensors));
+  unsupported(config, key,
+              unnamed
+                  ? "`" + std::string(key) + "` has no `quant_method`"
+                  : "the config is quantised with " +
+                        (text.empty() ? "`" + std::string(key) + "`" : text))
+      .fact(std::string(kPackedTensors));
 }
 
 // Reads the quantisation in the config itself. The method is None if there is
@@ -533,35 +485,35 @@ std::optional<Quantisation> read_own(const Architecture& architecture,
     if (!value) continue;
     const auto name =
         value->is_map() ? value->find("quant_method") : std::nullopt;
-    std::optional<QuantMethod> method;
+    const MethodReader* method = nullptr;
     if (key == "quantization") {
-      if (is_mlx(*value)) method = QuantMethod::Mlx;
+      if (is_mlx(*value)) method = find_named(kMethods, "mlx");
     } else if (name && key != "quant_config" && key != "quantize_config") {
-      method = find_method(name->text());
-      if (method == QuantMethod::Mlx) method.reset();
-      // Only compressed-tensors used this key, in older versions.
-      if (key == "compression_config" &&
-          method != QuantMethod::CompressedTensors) {
-        method.reset();
+      method = find_named(kMethods, name->text());
+      // Only compressed-tensors used `compression_config`, in older versions.
+      if (method != nullptr &&
+          (method->method == QuantMethod::Mlx ||
+           (key == "compression_config" &&
+            method->method != QuantMethod::CompressedTensors))) {
+        method = nullptr;
       }
     }
-    if (!method) {
+    if (method == nullptr) {
       refuse_key(config, key, *value);
       return std::nullopt;
     }
-    const std::vector<std::string> known = known_quantisations(architecture);
-    if (!contains(known, method_name(*method))) {
-      return config
-          .refuse(key, "architecture " + in_backticks(architecture.name) +
-                           " is not supported with " +
-                           in_backticks(method_name(*method)) + " quantisation")
-          .help(std::string(kUseTensors));
+    if (contains(architecture.quantisations_unknown, method->name)) {
+      return unsupported(config, key,
+                         "architecture " + in_backticks(architecture.name) +
+                             " is not supported with " +
+                             in_backticks(method->name) + " quantisation");
     }
     auto section = config.section(key);
     if (!section) return std::nullopt;
     auto shared = std::make_shared<ConfigReader>(*std::move(section));
-    auto result =
-        read_section(architecture, *method, config, *shared, saved_by);
+    auto result = method->read == nullptr
+                      ? read_fp8(architecture, config, *shared, saved_by)
+                      : method->read(*shared);
     if (result) result->section = std::move(shared);
     return result;
   }
@@ -571,25 +523,21 @@ std::optional<Quantisation> read_own(const Architecture& architecture,
 }  // namespace
 
 std::string_view method_name(QuantMethod method) {
-  for (const auto& [name, each] : kMethodNames) {
-    if (each == method) return name;
-  }
-  return "";
+  const auto* const known =
+      std::ranges::find(kMethods, method, &MethodReader::method);
+  return known == std::end(kMethods) ? "" : known->name;
 }
 
 std::optional<QuantMethod> find_method(std::string_view name) {
-  for (const auto& [known, method] : kMethodNames) {
-    if (known == name) return method;
-  }
-  return std::nullopt;
+  const MethodReader* const known = find_named(kMethods, name);
+  return known == nullptr ? std::nullopt : std::optional(known->method);
 }
 
 std::vector<std::string> known_quantisations(const Architecture& architecture) {
-  const auto& unknown = architecture.quantisations_unknown;
-  std::vector<std::string> known;
-  for (const auto& [name, method] : kMethodNames) {
-    if (!contains(unknown, name)) known.emplace_back(name);
-  }
+  std::vector<std::string> known = all_names(kMethods);
+  std::erase_if(known, [&](const std::string& name) {
+    return contains(architecture.quantisations_unknown, name);
+  });
   return known;
 }
 
@@ -602,8 +550,7 @@ bool read_excluded(ConfigReader& section, std::string_view key,
   return result.excluded.has_value();
 }
 
-bool knows_keys(ConfigReader& section,
-                const std::vector<std::string_view>& known) {
+bool knows_keys(ConfigReader& section, std::string_view known) {
   const Node& map = section.map();
   for (size_t i = 0; i < map.size(); ++i) {
     const std::string_view key = map.key(i);
@@ -611,11 +558,10 @@ bool knows_keys(ConfigReader& section,
     const bool nothing =
         value.is_null() || value.boolean() == false ||
         ((value.is_list() || value.is_map()) && value.size() == 0);
-    if (nothing || contains(known, key)) continue;
-    section
-        .refuse(key,
-                section.shown(key) + " is not a supported quantisation setting")
-        .help(std::string(kUseTensors));
+    if (nothing || has_word(known, key)) continue;
+    unsupported(
+        section, key,
+        section.shown(key) + " is not a supported quantisation setting");
     return false;
   }
   return true;

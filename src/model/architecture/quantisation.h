@@ -33,6 +33,13 @@ inline constexpr std::string_view kPackedTensors =
 inline constexpr std::string_view kUseTensors =
     "pass the model's safetensors files instead of its config";
 
+// Refuses something in a config, with the advice to pass the tensors instead.
+inline Diagnostics::Builder unsupported(ConfigReader& config,
+                                        std::string_view key,
+                                        std::string message) {
+  return config.refuse(key, std::move(message)).help(std::string(kUseTensors));
+}
+
 enum class WeightFormat : uint8_t {
   Fp8,           // `weight`, `weight_scale_inv` (DeepSeek, transformers)
   Scaled,        // one-byte `weight`, `weight_scale`; also torchao's
@@ -61,14 +68,13 @@ struct WeightScheme {
   std::string weight_name = "weight";
   DType weight_dtype = DType::F8E4M3;
   std::string scale_name = "weight_scale";
-  std::optional<DType> scale_dtype;  // none: the model's, or f32 for Fp8
-  Shape scalar;                      // shape of a tensor with one number: [],
-                                     // [1] or [1, 1]
+  std::optional<DType> scale_dtype = {};  // none: the model's, or f32 for Fp8
+  Shape scalar = {};  // shape of a tensor with one number: [], [1] or [1, 1]
   // Tensors of one number next to the weight: "weight_scale_2", "input_scale".
   // Without a dtype they have the model's.
-  std::vector<std::pair<std::string, std::optional<DType>>> scalars;
-  std::string quant_type;  // "nf4"
-  bool nested = false;     // the statistics are quantised as well
+  std::vector<std::pair<std::string, std::optional<DType>>> scalars = {};
+  std::string quant_type = {};  // "nf4"
+  bool nested = false;          // the statistics are quantised as well
   // Some writers store a bias even if the layer has none.
   bool may_have_bias = false;
 };
@@ -183,10 +189,10 @@ std::string_view torchao_form(const Node& config);
 // modules. Returns false if an error was reported.
 bool read_quantized_layers(ConfigReader& section, Quantisation& result);
 
-// Returns false, and reports the key, if the section has a key other than
-// these. Keys that are null, false, or an empty list or map are allowed.
-bool knows_keys(ConfigReader& section,
-                const std::vector<std::string_view>& known);
+// Returns false, and reports the key, if the section has a key other than these
+// blank-separated ones. Keys that are null, false, or an empty list or map are
+// allowed.
+bool knows_keys(ConfigReader& section, std::string_view known);
 
 // Reads a list of modules that are not converted, if there is one. Returns
 // false, with the reason reported, if it cannot be read.
@@ -197,12 +203,12 @@ bool read_excluded(ConfigReader& section, std::string_view key,
 struct CheckpointTensor {
   std::string name;
   TensorType type;
+  ParameterKind kind = {};
+  ModuleStep::Kind step = ModuleStep::Kind::Linear;  // the kind of its module
   bool buffer = false;
   // The config does not say whether the tensor exists, so it is not written.
   // The entry describes the tensor in checkpoints that contain it.
   bool only_explained = false;
-  ParameterKind kind = {};
-  ModuleStep::Kind step = ModuleStep::Kind::Linear;  // the kind of its module
 };
 
 // A linear layer or an embedding before quantisation.

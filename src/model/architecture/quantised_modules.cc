@@ -47,10 +47,7 @@ class Chooser {
     if (all_.method == QuantMethod::Gptq) return gptq();
     const auto excluded = is_excluded();
     if (!excluded) return std::nullopt;
-    if (*excluded) {
-      ++layers_.excluded;
-      return kPlainWeight;
-    }
+    if (*excluded) return left_out();
     if (is_stacked()) {
       // Transformers converts only linear layers, and these are not.
       if (all_.while_loading()) return kPlainWeight;
@@ -90,20 +87,22 @@ class Chooser {
   }
 
   Choice scheme(size_t group) const { return &all_.groups[group].scheme; }
+  Choice left_out() {
+    ++layers_.excluded;
+    return kPlainWeight;
+  }
 
-  Choice refuse(const std::string& what) {
-    all_.section
-        ->refuse("", "the weight of " + in_backticks(place_.path) + " " + what)
-        .fact("quantised with " + in_backticks(method_name(all_.method)))
-        .help(std::string(kUseTensors));
+  std::nullopt_t refuse(const std::string& what) {
+    unsupported(*all_.section, "",
+                "the weight of " + in_backticks(place_.path) + " " + what)
+        .fact("quantised with " + in_backticks(method_name(all_.method)));
     return std::nullopt;
   }
-  Choice refuse_version(const std::string& what) {
-    all_.section
-        ->refuse("", "it is unknown whether " + in_backticks(place_.path) +
-                         " is quantised")
-        .fact(what + ", and the config has no `transformers_version`")
-        .help(std::string(kUseTensors));
+  std::nullopt_t refuse_version(const std::string& what) {
+    unsupported(
+        *all_.section, "",
+        "it is unknown whether " + in_backticks(place_.path) + " is quantised")
+        .fact(what + ", and the config has no `transformers_version`");
     return std::nullopt;
   }
 
@@ -170,9 +169,8 @@ class Chooser {
     const auto now = is_excluded_in_memory();
     if (!now) return std::nullopt;
     if (is_new() || before == *now) return now;
-    refuse_version("transformers 4 and 5 read " +
-                   in_backticks(all_.excluded_key) + " differently");
-    return std::nullopt;
+    return refuse_version("transformers 4 and 5 read " +
+                          in_backticks(all_.excluded_key) + " differently");
   }
 
   // Returns whether transformers 5 excludes the module from the conversion.
@@ -243,16 +241,14 @@ class Chooser {
       return false;
     }
     if (linear_.inputs_first && all_.method != QuantMethod::Bitsandbytes) {
-      refuse("is stored [in, out], whose quantised form is not supported");
-      return std::nullopt;
+      return refuse(
+          "is stored [in, out], whose quantised form is not supported");
     }
-    if (place_.role == LinearRole::Grouped) {
-      return !all_.while_loading();
-    }
+    if (place_.role == LinearRole::Grouped) return !all_.while_loading();
     if (place_.role != LinearRole::Router || is_old()) return true;
     if (is_new()) return false;
-    refuse_version("routers are linear layers in transformers 4, not in 5");
-    return std::nullopt;
+    return refuse_version(
+        "routers are linear layers in transformers 4, not in 5");
   }
 
   // Chooses for FP8, AWQ, bitsandbytes and torchao.
@@ -266,20 +262,17 @@ class Chooser {
         // of the bias.
         if (!place_.bias || is_old()) return kPlainWeight;
         if (!is_new()) {
-          refuse_version(
+          return refuse_version(
               "transformers 4 leaves the last layer unquantised, 5 does not if "
               "it has a bias");
-          return std::nullopt;
         }
       }
     }
     if (place_.expert && !fp8 && !is_old()) {
-      if (is_new() && all_.while_loading()) {
-        return kPlainWeight;  // stacked in memory, so not linear layers
-      }
       if (all_.while_loading()) {
-        refuse_version("experts are linear layers in transformers 4, not in 5");
-        return std::nullopt;
+        if (is_new()) return kPlainWeight;  // stacked, so not linear layers
+        return refuse_version(
+            "experts are linear layers in transformers 4, not in 5");
       }
       if (layers_.expert.empty()) layers_.expert = place_.path;
     }
@@ -297,13 +290,11 @@ class Chooser {
     if (!inside) return kPlainWeight;
     if (is_stacked() && layers_.stacked.empty()) layers_.stacked = place_.path;
     if (all_.excluded && is_named(*all_.excluded, PatternStyle::Names)) {
-      ++layers_.excluded;
-      return kPlainWeight;
+      return left_out();
     }
     if (all_.only) {
-      if (is_named(*all_.only, PatternStyle::Suffix)) return scheme(0);
-      ++layers_.excluded;
-      return kPlainWeight;
+      return is_named(*all_.only, PatternStyle::Suffix) ? scheme(0)
+                                                        : left_out();
     }
     // The config has no list for these, and quantising programs skip layers
     // that are so small.
@@ -331,8 +322,7 @@ class Chooser {
       }
       if (chosen) return scheme(*chosen);
     }
-    ++layers_.excluded;
-    return kPlainWeight;
+    return left_out();
   }
 
   // Returns the entry of the module or of the innermost enclosing module that
@@ -355,9 +345,7 @@ class Chooser {
     return all_.named_only ? Choice(kPlainWeight) : scheme(0);
   }
   Choice named(size_t group) {
-    if (group != Quantisation::kPlain) return scheme(group);
-    ++layers_.excluded;
-    return kPlainWeight;
+    return group != Quantisation::kPlain ? scheme(group) : left_out();
   }
 
   // mlx-lm has its own model classes; those without experts have the same
@@ -398,75 +386,59 @@ bool check_layers(const Quantisation& quantisation,
                   std::vector<std::string>& remarks) {
   if (quantisation.method == QuantMethod::None) return true;
   if (layers.converted == 0) {
-    quantisation.section
-        ->refuse("", "the config is quantised with " +
-                         in_backticks(method_name(quantisation.method)) +
-                         ", but no layer of the model is")
-        .help(std::string(kUseTensors));
+    unsupported(*quantisation.section, "",
+                "the config is quantised with " +
+                    in_backticks(method_name(quantisation.method)) +
+                    ", but no layer of the model is");
     return false;
   }
-  for (const std::string& remark : quantisation.remarks) {
-    remarks.push_back(remark);
-  }
-  if (quantisation.excluded && quantisation.excluded->has_paths() &&
-      layers.excluded == 0) {
-    remarks.push_back(in_backticks(quantisation.excluded_key) +
-                      " of the quantisation matches no linear layer of the "
-                      "model, so it excludes none");
-  }
-  if (!layers.stacked.empty()) {
-    const bool whole =
-        quantisation.groups.front().scheme.format == WeightFormat::Fp8;
-    remarks.push_back(
-        whole ? "stacked experts such as " + in_backticks(layers.stacked) +
-                    " are assumed to be one FP8 tensor with per-block scales "
-                    "(`_scale_inv`), as transformers 5 stores models it "
-                    "quantises; some checkpoints store experts one by one"
-              : "stacked experts such as " + in_backticks(layers.stacked) +
-                    " are assumed to be stored one by one, as by programs that "
-                    "quantise only linear layers");
-  }
-  if (!layers.outside_text.empty()) {
-    remarks.push_back("only the text model is assumed to be quantised, not " +
-                      in_backticks(layers.outside_text) +
-                      ": the config does not say");
-  }
-  if (!layers.router.empty()) {
-    remarks.push_back(
-        "routers such as " + in_backticks(layers.router) +
-        " are assumed not to be quantised: the config does not say");
-  }
-  if (!layers.partial.empty()) {
-    remarks.push_back(
-        in_backticks(layers.partial) +
-        " does not consist of whole blocks: it is assumed to be quantised, "
-        "though transformers 5 itself would leave it unquantised");
-  }
-  if (!layers.expert.empty()) {
-    remarks.push_back(
-        "experts are assumed to be quantised one by one, such as " +
-        in_backticks(layers.expert) +
-        ": transformers 5 holds them in one tensor and stores models it "
-        "quantises differently");
-  }
-  if (quantisation.method == QuantMethod::Mlx) {
-    remarks.push_back(
-        "all linear layers and embeddings are assumed to be quantised except "
-        "those the config names: MLX does not list the ones it leaves");
-  }
+  remarks.insert(remarks.end(), quantisation.remarks.begin(),
+                 quantisation.remarks.end());
+  const auto add_if = [&](bool applies, const std::string& remark) {
+    if (applies) remarks.push_back(remark);
+  };
   const WeightScheme& scheme = quantisation.groups.front().scheme;
-  if (scheme.format == WeightFormat::Fp8 && quantisation.saved_by < 5 &&
-      !scheme.scale_dtype) {
-    remarks.push_back(
-        "scales of FP8 blocks are assumed to be f32; some checkpoints store "
-        "bf16");
-  }
-  if (bias_dtype(&scheme).value_or(dtype) != dtype) {
-    remarks.push_back(
-        "scales and biases of quantised layers are assumed to be f16, though "
-        "the model is " +
-        std::string(dtype_name(dtype)));
-  }
+  const bool fp8 = scheme.format == WeightFormat::Fp8;
+  add_if(quantisation.excluded && quantisation.excluded->has_paths() &&
+             layers.excluded == 0,
+         in_backticks(quantisation.excluded_key) +
+             " of the quantisation matches no linear layer of the model, so it "
+             "excludes none");
+  add_if(!layers.stacked.empty() && fp8,
+         "stacked experts such as " + in_backticks(layers.stacked) +
+             " are assumed to be one FP8 tensor with per-block scales "
+             "(`_scale_inv`), as transformers 5 stores models it quantises; "
+             "some checkpoints store experts one by one");
+  add_if(!layers.stacked.empty() && !fp8,
+         "stacked experts such as " + in_backticks(layers.stacked) +
+             " are assumed to be stored one by one, as by programs that "
+             "quantise only linear layers");
+  add_if(!layers.outside_text.empty(),
+         "only the text model is assumed to be quantised, not " +
+             in_backticks(layers.outside_text) + ": the config does not say");
+  add_if(!layers.router.empty(),
+         "routers such as " + in_backticks(layers.router) +
+             " are assumed not to be quantised: the config does not say");
+  add_if(!layers.partial.empty(),
+         in_backticks(layers.partial) +
+             " does not consist of whole blocks: it is assumed to be "
+             "quantised, though transformers 5 itself would leave it "
+             "unquantised");
+  add_if(!layers.expert.empty(),
+         "experts are assumed to be quantised one by one, such as " +
+             in_backticks(layers.expert) +
+             ": transformers 5 holds them in one tensor and stores models it "
+             "quantises differently");
+  add_if(quantisation.method == QuantMethod::Mlx,
+         "all linear layers and embeddings are assumed to be quantised except "
+         "those the config names: MLX does not list the ones it leaves");
+  add_if(fp8 && quantisation.saved_by < 5 && !scheme.scale_dtype,
+         "scales of FP8 blocks are assumed to be f32; some checkpoints store "
+         "bf16");
+  add_if(bias_dtype(&scheme).value_or(dtype) != dtype,
+         "scales and biases of quantised layers are assumed to be f16, though "
+         "the model is " +
+             std::string(dtype_name(dtype)));
   return true;
 }
 

@@ -28,6 +28,7 @@
 #include <numeric>
 #include <utility>
 
+#include "base/checked.h"
 #include "base/text.h"
 #include "model/architecture/quantisation.h"
 
@@ -78,32 +79,14 @@ class Writer {
         group_(scheme.group == 0 ? linear.in : scheme.group) {}
 
   std::optional<std::vector<CheckpointTensor>> write() {
-    const bool good = [&] {
-      switch (scheme_.format) {
-        case WeightFormat::Fp8:
-          return fp8();
-        case WeightFormat::Scaled:
-          return scaled_weight();
-        case WeightFormat::PackedInts:
-          return packed_ints();
-        case WeightFormat::PackedFloats:
-          return packed_floats();
-        case WeightFormat::Awq:
-          return awq();
-        case WeightFormat::Gptq:
-          return gptq();
-        case WeightFormat::Bits8:
-          return bits8();
-        case WeightFormat::Bits4:
-          return bits4();
-        case WeightFormat::Blocks:
-          return blocks();
-        case WeightFormat::Mlx:
-          return mlx();
-      }
-      return false;
-    }();
-    if (!good) return std::nullopt;
+    // In the order of WeightFormat.
+    constexpr bool (Writer::*kFormats[])() = {
+        &Writer::fp8,         &Writer::scaled_weight,
+        &Writer::packed_ints, &Writer::packed_floats,
+        &Writer::awq,         &Writer::gptq,
+        &Writer::bits8,       &Writer::bits4,
+        &Writer::blocks,      &Writer::mlx};
+    if (!(this->*nth(kFormats, scheme_.format))()) return std::nullopt;
     // A dimension without a block can be split anywhere: 0. (1 means that this
     // is unknown.)
     for (CheckpointTensor& tensor : tensors_) {
@@ -115,20 +98,15 @@ class Writer {
   }
 
  private:
-  void add(const std::string& name, DType dtype, Shape shape,
-           ParameterKind kind) {
+  CheckpointTensor& add(const std::string& name, DType dtype, Shape shape,
+                        ParameterKind kind) {
     tensors_.push_back({linear_.name + "." + name,
                         {dtype, std::move(shape)},
-                        false,
-                        false,
                         std::move(kind)});
+    return tensors_.back();
   }
   void add_buffer(const std::string& name, DType dtype, Shape shape) {
-    tensors_.push_back({linear_.name + "." + name,
-                        {dtype, std::move(shape)},
-                        true,
-                        false,
-                        {}});
+    add(name, dtype, std::move(shape), {}).buffer = true;
   }
   void add_scalars() {
     for (const auto& [name, dtype] : scheme_.scalars) {
@@ -203,17 +181,13 @@ class Writer {
   // itself: in the same shape, with a scale per block of each expert.
   bool stacked_fp8() {
     const bool blocks = scheme_.scales == Scales::Block;
-    const auto side = [&](int64_t size, const DimKind& kind, int64_t block,
-                          Shape& shape, ParameterKind& kinds) {
-      shape.push_back(blocks ? ceil_div(size, block) : 1);
-      kinds.push_back(blocks ? scaled(kind, size, block, 1) : DimKind());
-    };
     Shape shape = linear_.stack;
     ParameterKind kinds = linear_.stack_kind;
     Shape scales = linear_.stack;
     ParameterKind scale_kinds = linear_.stack_kind;
     const auto add_side = [&](int64_t size, DimKind kind, int64_t block) {
-      side(size, kind, block, scales, scale_kinds);
+      scales.push_back(blocks ? ceil_div(size, block) : 1);
+      scale_kinds.push_back(blocks ? scaled(kind, size, block, 1) : DimKind());
       kind.block = block;
       shape.push_back(size);
       kinds.push_back(std::move(kind));
@@ -225,12 +199,9 @@ class Writer {
     add_side(linear_.in, linear_.in_kind, scheme_.block_columns);
     if (linear_.inputs_first) add_out();
     const std::string name = linear_.name + linear_.weight;
-    tensors_.push_back(
-        {name, {scheme_.weight_dtype, shape}, false, false, kinds});
+    tensors_.push_back({name, {scheme_.weight_dtype, shape}, kinds});
     tensors_.push_back({name + "_scale_inv",
                         {scheme_.scale_dtype.value_or(DType::F32), scales},
-                        false,
-                        false,
                         scale_kinds});
     return true;
   }
@@ -356,13 +327,13 @@ class Writer {
     // fewest rows that do.
     const int64_t rows = std::lcm(linear_.in, kBits4Block) / linear_.in;
     const bool whole = linear_.out % rows == 0;
+    const int64_t together = whole ? rows * linear_.in : *values;
     DimKind bytes;
-    bytes.block = whole ? rows * linear_.in / 2 : ceil_div(*values, int64_t{2});
+    bytes.block = ceil_div(together, 2);
     DimKind maxima;
-    maxima.block = whole ? rows * linear_.in / kBits4Block
-                         : ceil_div(*values, kBits4Block);
+    maxima.block = ceil_div(together, kBits4Block);
     const int64_t blocks = ceil_div(*values, kBits4Block);
-    add("weight", DType::U8, {ceil_div(*values, int64_t{2}), 1}, {bytes, {}});
+    add("weight", DType::U8, {ceil_div(*values, 2), 1}, {bytes, {}});
     add("weight.absmax", scheme_.nested ? DType::U8 : DType::F32, {blocks},
         {maxima});
     if (scheme_.nested) {
@@ -373,7 +344,9 @@ class Writer {
       add_buffer("weight.nested_quant_map", DType::F32, {kNestedValues});
     }
     add_buffer("weight.quant_map", DType::F32, {kBits4Values});
-    const std::string dtype = torch_name(linear_.dtype);
+    const char* const dtype = linear_.dtype == DType::BF16  ? "bfloat16"
+                              : linear_.dtype == DType::F16 ? "float16"
+                                                            : "float32";
     std::string state = R"({"quant_type": ")" + scheme_.quant_type +
                         R"(", "blocksize": )" + std::to_string(kBits4Block) +
                         R"(, "dtype": ")" + dtype + R"(", "shape": [)" +
@@ -389,17 +362,6 @@ class Writer {
     add_buffer("weight.quant_state.bitsandbytes__" + scheme_.quant_type,
                DType::U8, {std::ssize(state)});
     return true;
-  }
-
-  static std::string torch_name(DType dtype) {
-    switch (dtype) {
-      case DType::BF16:
-        return "bfloat16";
-      case DType::F16:
-        return "float16";
-      default:
-        return "float32";
-    }
   }
 
   static Shape with(const Shape& front, std::initializer_list<int64_t> rest) {
@@ -423,13 +385,9 @@ class Writer {
     tensors_.push_back(
         {name + "_blocks",
          {DType::U8, with(linear_.stack, {linear_.out, count, kMxfp4Bytes})},
-         false,
-         false,
          stacked({out(), in(kMxfp4Block), {"", 0, {}, kMxfp4Bytes}})});
     tensors_.push_back({name + "_scales",
                         {DType::U8, with(linear_.stack, {linear_.out, count})},
-                        false,
-                        false,
                         stacked({out(), in(kMxfp4Block)})});
     return true;
   }
@@ -460,40 +418,31 @@ class Writer {
   std::vector<CheckpointTensor> tensors_;
 };
 
-}  // namespace
-
-namespace {
-
 // Splits stacked experts into layers of one expert each, as stored by programs
 // that quantise only linear layers: gate_up_proj becomes gate_proj and up_proj
 // of each expert.
 std::vector<LinearWeight> unstacked(const LinearWeight& linear) {
   std::vector<LinearWeight> parts;
   const std::vector<DimPart>& rows = linear.out_kind.parts;
-  if (rows.empty()) {
-    parts.push_back(linear);
-  } else {
-    for (const DimPart& part : rows) {
-      LinearWeight one = linear;
-      one.weight = "." + part.name + "_proj";
-      one.out = linear.out / std::ssize(rows);
-      one.out_kind = {part.label, 0, {}, 0, part.label};
-      one.in_kind.axis = one.in_kind.label;
-      parts.push_back(std::move(one));
-    }
+  if (rows.empty()) parts.push_back(linear);
+  for (const DimPart& part : rows) {
+    LinearWeight& one = parts.emplace_back(linear);
+    one.weight = "." + part.name + "_proj";
+    one.out = linear.out / std::ssize(rows);
+    one.out_kind = {part.label, 0, {}, 0, part.label};
+    one.in_kind.axis = one.in_kind.label;
   }
   int64_t experts = 1;
   for (const int64_t size : linear.stack) experts *= size;
   std::vector<LinearWeight> all;
   for (int64_t e = 0; e < experts; ++e) {
     for (const LinearWeight& part : parts) {
-      LinearWeight one = part;
+      LinearWeight& one = all.emplace_back(part);
       one.name += "." + std::to_string(e) + part.weight;
       one.weight = ".weight";
       one.stack.clear();
       one.stack_kind.clear();
       one.inputs_first = false;
-      all.push_back(std::move(one));
     }
   }
   return all;
@@ -519,8 +468,6 @@ std::optional<std::vector<CheckpointTensor>> store_weight(
   }
   CheckpointTensor plain{linear.name + linear.weight,
                          {linear.dtype, linear.stack},
-                         false,
-                         false,
                          linear.stack_kind};
   Shape& shape = plain.type.shape;
   if (linear.inputs_first) {

@@ -33,8 +33,6 @@ void read_class_endings(const Node& map, Architecture& result,
   }
 }
 
-using Names = std::vector<std::string>;
-
 // The maximum number of sections, and of `others` in a section.
 constexpr size_t kMaxSections = 100;
 
@@ -66,7 +64,7 @@ class ArchitectureReader {
                                     "class_endings"})) {
       return nullptr;
     }
-    auto result = std::make_shared<Architecture>(shared_);
+    auto result = std::make_shared<Architecture>();
     if (const auto like = root->find("like")) {
       const auto base = known_architecture(*like);
       if (base == nullptr) return nullptr;
@@ -76,6 +74,8 @@ class ArchitectureReader {
       result->computes = false;
       result->by_names = true;
       result->like = base->name;
+    } else {
+      *result = shared_;
     }
     result->sources.push_back(source);
     read_head(*root, *result);
@@ -194,12 +194,16 @@ class ArchitectureReader {
     }
   }
 
+  static std::vector<Requirement>::iterator of_name(
+      std::string_view name, std::vector<Requirement>& all) {
+    return name.empty() ? all.end()
+                        : std::ranges::find(all, name, &Requirement::name);
+  }
+
   // Adds a requirement. If it has a name, it replaces the inherited one of that
   // name.
   static void put(Requirement requirement, std::vector<Requirement>& all) {
-    const auto known = std::ranges::find_if(all, [&](const Requirement& other) {
-      return !other.name.empty() && other.name == requirement.name;
-    });
+    const auto known = of_name(requirement.name, all);
     if (known == all.end()) {
       all.push_back(std::move(requirement));
     } else {
@@ -208,19 +212,16 @@ class ArchitectureReader {
   }
 
   void drop(const Node& name, std::vector<Requirement>& all) {
-    std::vector<std::string> names;
-    for (auto each = all.begin(); each != all.end(); ++each) {
-      if (!each->name.empty() && each->name == name.text()) {
-        all.erase(each);
-        return;
-      }
-      if (!each->name.empty()) names.push_back(each->name);
+    const auto known = of_name(name.text(), all);
+    if (known != all.end()) {
+      all.erase(known);
+      return;
     }
-    auto problem = reader_.refuse(
-        name.span(), "there is no requirement " + in_backticks(name.text()));
-    if (const auto near = nearest(name.text(), names)) {
-      problem.help("did you mean " + in_backticks(*near) + "?");
-    }
+    std::vector<std::string> names = all_names(all);
+    std::erase(names, "");
+    suggest(reader_.refuse(name.span(), "there is no requirement " +
+                                            in_backticks(name.text())),
+            name.text(), names);
   }
 
   std::optional<Requirement> read_requirement(const Node& node) {
@@ -240,9 +241,7 @@ class ArchitectureReader {
         node.span(), "",   *std::move(read), "", std::string(message->text()),
         {},          false};
     reader_.optional(node, "name", requirement.name);
-    if (const auto key = node.find("key")) {
-      requirement.key = std::string(key->text());
-    }
+    if (const auto key = node.find("key")) requirement.key = key->text();
     reader_.optional(node, "facts", requirement.facts);
     if (const auto of = node.find("of")) {
       requirement.of_names = of->text() == "names";
@@ -386,10 +385,9 @@ const ValueRule* Architecture::find_value(std::string_view wanted) const {
 
 const ArchitectureClass* Architecture::find_class(
     std::string_view class_name) const {
-  for (const ArchitectureClass& model_class : classes) {
-    if (model_class.class_name == class_name) return &model_class;
-  }
-  return nullptr;
+  const auto found =
+      std::ranges::find(classes, class_name, &ArchitectureClass::class_name);
+  return found == classes.end() ? nullptr : &*found;
 }
 
 bool ConfigSection::is_flat(const Node& config) const {

@@ -85,8 +85,15 @@ class ForwardReader {
       good = repeat(node, result, values, depth);
     } else if (kind == "switch") {
       result.kind = ForwardStep::Kind::Switch;
+      ValueNames made = values;
       good = reader_.known_keys(node, {"switch", "when"}) &&
-             cases(node.item(0), result, values, depth);
+             reader_.cases(node.item(0), result.cases,
+                           [&](const Node& of, ForwardCase& one) {
+                             ValueNames own = values;
+                             one.steps = steps(of, own, depth + 1);
+                             made.insert(own.begin(), own.end());
+                           });
+      if (good) values = std::move(made);
     } else {
       return no_step(node);
     }
@@ -97,17 +104,16 @@ class ForwardReader {
   std::nullopt_t no_step(const Node& node) {
     const std::string key(node.key(0));
     const std::string statement = as_statement(node);
-    if (statement.empty()) {
-      const Names known = {"require", "note", "repeat", "switch"};
-      report_unknown_key(key, node.key_span(0), known, diags_);
-      return std::nullopt;
+    if (!statement.empty()) {
+      return reader_
+          .refuse(node.key_span(0),
+                  "`{" + key +
+                      ": ..}` is no longer a step: steps are written as "
+                      "statements")
+          .help("write " + in_backticks(statement));
     }
-    reader_
-        .refuse(node.key_span(0),
-                "`{" + key +
-                    ": ..}` is no longer a step: steps are written as "
-                    "statements")
-        .help("write " + in_backticks(statement));
+    const Names known = {"require", "note", "repeat", "switch"};
+    report_unknown_key(key, node.key_span(0), known, diags_);
     return std::nullopt;
   }
 
@@ -157,33 +163,6 @@ class ForwardReader {
     return false;
   }
 
-  bool cases(const Node& list, ForwardStep& step, ValueNames& values,
-             int depth) {
-    if (!require(list, NodeKind::List, "`switch`", diags_)) return false;
-    ValueNames made = values;
-    for (size_t i = 0; i < list.size(); ++i) {
-      const Node item = list.item(i);
-      if (!require(item, NodeKind::Map, "a case", diags_) ||
-          !reader_.known_keys(item, {"when", "steps"})) {
-        return false;
-      }
-      ForwardCase one;
-      if (!reader_.optional(item, "when", one.when)) return false;
-      if (!one.when && i + 1 < list.size()) {
-        reader_.refuse(item.span(), "only the last case may have no `when`");
-        return false;
-      }
-      ValueNames own = values;
-      if (const auto of = item.find("steps")) {
-        one.steps = steps(*of, own, depth + 1);
-      }
-      made.insert(own.begin(), own.end());
-      step.cases.push_back(std::move(one));
-    }
-    values = std::move(made);
-    return true;
-  }
-
   StepReader& reader_;
   Diagnostics& diags_;
   ValueNames modules_;
@@ -206,6 +185,11 @@ std::optional<Names> axes_of(const Node& axes, StepReader& reader) {
   if (layout != nullptr) return layout_axes(*layout, layout->rank, 0);
   return reader.refuse(axes.span(),
                        "there is no layout " + in_backticks(*name));
+}
+
+Expression known_expression(std::string_view text) {
+  std::string why;
+  return *parse_expression(text, {}, why);
 }
 
 }  // namespace
@@ -240,15 +224,6 @@ std::optional<BlockForward> StepReader::forward(
   }
   return result;
 }
-
-namespace {
-
-Expression known_expression(std::string_view text) {
-  std::string why;
-  return *parse_expression(text, {}, why);
-}
-
-}  // namespace
 
 InputRule token_input() {
   return {"input_ids",

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/checked.h"
 #include "base/text.h"
 #include "base/words.h"
 #include "model/architecture/layouts.h"
@@ -70,6 +71,21 @@ constexpr SpecialCall kSpecialCalls[] = {
     {"experts", StepKind::Experts, "", 3},
 };
 
+// The operations of an operator: for two values, and for a value and a number.
+// `sign` precedes the number on the right.
+struct Arithmetic {
+  Term kind;
+  std::string_view both;
+  std::string_view by_number;
+  std::string_view sign;
+};
+constexpr Arithmetic kArithmetic[] = {
+    {Term::Add, "add", "shift", ""},
+    {Term::Subtract, "subtract", "shift", "-"},
+    {Term::Multiply, "multiply", "scale", ""},
+    {Term::Divide, "divide", "scale", "1.0 / "},
+};
+
 // Attributes of operations that are text, not expressions.
 constexpr std::array<std::string_view, 3> kTextAttributes = {
     "equation", "approximate", "scaling"};
@@ -111,7 +127,7 @@ class StatementReader {
  private:
   const std::vector<std::string>& targets() const { return statement_.targets; }
   const ExpressionNode& node(int index) const {
-    return statement_.nodes[static_cast<size_t>(index)];
+    return nth(statement_.nodes, index);
   }
   // Without the blanks behind it.
   std::string_view text_of(int index) const {
@@ -132,13 +148,10 @@ class StatementReader {
   // Refuses a size or number, or a misspelt name, where a value must be.
   void no_value(int index) {
     const std::string text(text_of(index));
-    auto problem = reader_.refuse(
-        place(index),
-        in_backticks(text) + " is not a value that an earlier step makes");
-    const std::vector<std::string> known(values_.begin(), values_.end());
-    if (const auto near = nearest(text, known)) {
-      problem.help("did you mean " + in_backticks(*near) + "?");
-    }
+    suggest(reader_.refuse(place(index),
+                           in_backticks(text) +
+                               " is not a value that an earlier step makes"),
+            text, std::vector<std::string>(values_.begin(), values_.end()));
   }
 
   // Returns whether a node is a value of the pass, not a size or number.
@@ -162,10 +175,6 @@ class StatementReader {
       default:
         return false;
     }
-  }
-
-  bool is_target(const std::string& name) const {
-    return contains(targets(), name);
   }
 
   ForwardStep& add(StepKind kind, int index, std::string_view what) {
@@ -211,34 +220,29 @@ class StatementReader {
       case Term::Negate:
         return negated(one.first, index);
       case Term::Add:
-        return is_value(one.first) && is_value(one.second)
-                   ? both("add", index)
-                   : by_number("shift", "", one.first, one.second, index);
       case Term::Subtract:
-        return is_value(one.first) && is_value(one.second)
-                   ? both("subtract", index)
-                   : by_number("shift", "-", one.first, one.second, index);
       case Term::Multiply:
-        return is_value(one.first) && is_value(one.second)
-                   ? both("multiply", index)
-                   : by_number("scale", "", one.first, one.second, index);
       case Term::Divide:
-        if (!is_value(one.first)) {
-          return refuse(index, "a number cannot be divided by a value");
-        }
-        return is_value(one.second)
-                   ? both("divide", index)
-                   : by_number("scale", "1.0 / ", one.first, one.second, index);
+        return arithmetic(index);
       default:
         return refuse(index, "`//` and `%` are for sizes, not for values");
     }
   }
 
-  std::optional<std::string> both(std::string_view operation, int index) {
-    auto left = value(node(index).first);
-    auto right = left ? value(node(index).second) : std::nullopt;
+  std::optional<std::string> arithmetic(int index) {
+    const ExpressionNode& one = node(index);
+    const Arithmetic& row =
+        *std::ranges::find(kArithmetic, one.kind, &Arithmetic::kind);
+    if (one.kind == Term::Divide && !is_value(one.first)) {
+      return refuse(index, "a number cannot be divided by a value");
+    }
+    if (!is_value(one.first) || !is_value(one.second)) {
+      return by_number(row, index);
+    }
+    auto left = value(one.first);
+    auto right = left ? value(one.second) : std::nullopt;
     if (!right) return std::nullopt;
-    add(StepKind::Op, index, operation).in = {*left, *right};
+    add(StepKind::Op, index, row.both).in = {*left, *right};
     return intermediate(index);
   }
   std::optional<std::string> negated(int of, int index) {
@@ -248,24 +252,26 @@ class StatementReader {
     return intermediate(index);
   }
 
-  // Appends a step that scales or shifts a value by a number. `sign` precedes a
-  // number on the right; a value on the right of `-` is negated.
-  std::optional<std::string> by_number(std::string_view operation,
-                                       std::string_view sign, int left,
-                                       int right, int index) {
+  // Appends a step that scales or shifts a value by a number. A value on the
+  // right of `-` is negated.
+  std::optional<std::string> by_number(const Arithmetic& row, int index) {
+    const int left = node(index).first;
+    const int right = node(index).second;
     const bool first = is_value(left);
-    auto operand = first          ? value(left)
-                   : sign.empty() ? value(right)
-                                  : negated(right, right);
+    auto operand = first              ? value(left)
+                   : row.sign.empty() ? value(right)
+                                      : negated(right, right);
     if (!operand) return std::nullopt;
     const int amount = first ? right : left;
     std::string text(text_of(amount));
-    if (first && !sign.empty()) text = std::string(sign) + "(" + text + ")";
+    if (first && !row.sign.empty()) {
+      text = std::string(row.sign) + "(" + text + ")";
+    }
     auto by = number(text, amount);
     if (!by) return std::nullopt;
-    ForwardStep& step = add(StepKind::Op, index, operation);
+    ForwardStep& step = add(StepKind::Op, index, row.by_number);
     step.in = {*operand};
-    step.neutral = operation == "scale" ? 1 : 0;
+    step.neutral = row.by_number == "scale" ? 1 : 0;
     step.attributes.push_back(
         {"by", place(amount), {*std::move(by)}, false, ""});
     return intermediate(index);
@@ -276,8 +282,7 @@ class StatementReader {
     ForwardStep step;
     step.where = place(index);
     step.what = name;
-    const auto special =
-        std::ranges::find(kSpecialCalls, name, &SpecialCall::name);
+    const SpecialCall* const special = find_named(kSpecialCalls, name);
     bool good = true;
     if (modules_.contains(name) && contains(kOperations, name)) {
       good = use(index, step);
@@ -286,17 +291,15 @@ class StatementReader {
     } else if (name == "split") {
       return refuse(index,
                     "`split` must be the whole right side of a statement");
-    } else if (special != std::end(kSpecialCalls)) {
+    } else if (special != nullptr) {
       step.kind = special->kind;
       if (special->kind == StepKind::Experts) step.what.clear();
       good = arguments(index, special->argument, step) &&
              is_complete(*special, index, step);
     } else if (contains(kOperations, name)) {
       step.kind = StepKind::Op;
-      const auto known =
-          std::ranges::find(kAttributes, name, &StatementOperation::name);
-      const bool has_one = known != std::end(kAttributes);
-      good = arguments(index, has_one ? known->attribute : "", step);
+      const auto* const known = find_named(kAttributes, name);
+      good = arguments(index, known != nullptr ? known->attribute : "", step);
     } else {
       good = use(index, step);
     }
@@ -501,7 +504,12 @@ class StatementReader {
       }
       if (of.kind != Term::List) layout = text_of(statement_.layout);
       if (!layout.empty() && find_layout(layout) == nullptr) {
-        unknown_layout(layout);
+        const auto names = all_names(kValueLayouts);
+        suggest(reader_.refuse(place(statement_.layout),
+                               "there is no layout " + in_backticks(layout)),
+                layout, names,
+                "layouts: " + joined(names, ", ") +
+                    "; or a list of axes, `as [BATCH, LENGTH, null]`");
         return false;
       }
     }
@@ -510,26 +518,14 @@ class StatementReader {
       when = number(statement_.when);
       if (!when) return false;
     }
-    for (size_t i = 0; i < steps_.size(); ++i) {
-      steps_[i].when = when;
-      steps_[i].is_unnamed = !is_target(steps_[i].out.front());
-      if (steps_[i].is_unnamed) continue;
-      steps_[i].axes = axes;
-      steps_[i].layout = layout;
+    for (ForwardStep& step : steps_) {
+      step.when = when;
+      step.is_unnamed = !contains(targets(), step.out.front());
+      if (step.is_unnamed) continue;
+      step.axes = axes;
+      step.layout = layout;
     }
     return true;
-  }
-
-  void unknown_layout(const std::string& layout) {
-    auto problem = reader_.refuse(place(statement_.layout),
-                                  "there is no layout " + in_backticks(layout));
-    const auto names = layout_names();
-    if (const auto near = nearest(layout, names)) {
-      problem.help("did you mean " + in_backticks(*near) + "?");
-    } else {
-      problem.help("layouts: " + joined(names, ", ") +
-                   "; or a list of axes, `as [BATCH, LENGTH, null]`");
-    }
   }
 
   std::string_view text_;
@@ -559,8 +555,7 @@ std::span<const std::string_view> statement_operations() { return kOperations; }
 
 bool is_statement_function(std::string_view name) {
   return name == "weight" || name == "split" || contains(kOperations, name) ||
-         std::ranges::find(kSpecialCalls, name, &SpecialCall::name) !=
-             std::end(kSpecialCalls);
+         find_named(kSpecialCalls, name) != nullptr;
 }
 
 bool read_statement(std::string_view text, Span where, StepReader& reader,

@@ -12,7 +12,11 @@ namespace {
 
 constexpr int kMaxNesting = 16;
 
-constexpr std::pair<std::string_view, LinearRole> kRoles[] = {
+struct RoleName {
+  std::string_view name;
+  LinearRole role;
+};
+constexpr RoleName kRoles[] = {
     {"true", LinearRole::Layer},      {"false", LinearRole::Parameter},
     {"head", LinearRole::Head},       {"last", LinearRole::Last},
     {"gate", LinearRole::Gate},       {"router", LinearRole::Router},
@@ -56,12 +60,9 @@ std::optional<std::string> StepReader::text(const Node& node,
 std::vector<std::string> StepReader::texts(const Node& node,
                                            std::string_view what) {
   std::vector<std::string> names;
-  if (!node.is_list()) {
-    if (auto one = text(node, what)) names.push_back(*std::move(one));
-    return names;
-  }
-  for (size_t i = 0; i < node.size(); ++i) {
-    if (auto one = text(node.item(i), what)) names.push_back(*std::move(one));
+  for (size_t i = 0; i < (node.is_list() ? node.size() : 1); ++i) {
+    auto one = text(node.is_list() ? node.item(i) : node, what);
+    if (one) names.push_back(*std::move(one));
   }
   return names;
 }
@@ -152,10 +153,12 @@ std::vector<ModuleStep> StepReader::steps(const Node& list,
   }
   if (!require(list, NodeKind::List, "`steps`", diags_)) return result;
   for (size_t i = 0; i < list.size(); ++i) {
-    if (is_state_step(list.item(i))) {
-      auto one = state_step(list.item(i));
+    const Node item = list.item(i);
+    if (item.is_map() && item.size() > 0 &&
+        contains(kStateSteps, item.key(0))) {
+      auto one = state_step(item);
       if (one) state_steps.push_back(*std::move(one));
-    } else if (auto one = step(list.item(i), depth)) {
+    } else if (auto one = step(item, depth)) {
       result.push_back(*std::move(one));
     }
   }
@@ -185,12 +188,20 @@ std::optional<ModuleStep> StepReader::step(const Node& node, int depth) {
     return std::nullopt;
   }
   if (what == "repeat") return repeat(node, depth, std::move(result));
-  if (what == "switch") return cases(node, depth, std::move(result));
+  if (what == "switch") {
+    result.kind = ModuleStep::Kind::Switch;
+    const bool good =
+        known_keys(node, {"switch"}) &&
+        cases(node.item(0), result.cases, [&](const Node& of, ModuleCase& one) {
+          one.steps = steps(of, one.state_steps, depth + 1);
+        });
+    return good ? std::optional(std::move(result)) : std::nullopt;
+  }
   const auto name = text(node.item(0), in_backticks(what));
   if (!name) return std::nullopt;
   result.name = *name;
-  for (const ModuleKind& kind : module_kinds()) {
-    if (kind.name == what) return module(node, kind, std::move(result));
+  if (const ModuleKind* const kind = find_named(module_kinds(), what)) {
+    return module(node, *kind, std::move(result));
   }
   if (what == "section") return section(node, std::move(result));
   return block(node, std::move(result));
@@ -232,31 +243,6 @@ std::optional<ModuleStep> StepReader::repeat(const Node& node, int depth,
   return result;
 }
 
-std::optional<ModuleStep> StepReader::cases(const Node& node, int depth,
-                                            ModuleStep result) {
-  if (!known_keys(node, {"switch"})) return std::nullopt;
-  result.kind = ModuleStep::Kind::Switch;
-  const Node list = node.item(0);
-  if (!require(list, NodeKind::List, "`switch`", diags_)) return std::nullopt;
-  for (size_t i = 0; i < list.size(); ++i) {
-    const Node item = list.item(i);
-    if (!require(item, NodeKind::Map, "a case", diags_) ||
-        !known_keys(item, {"when", "steps"})) {
-      return std::nullopt;
-    }
-    ModuleCase one;
-    if (!optional(item, "when", one.when)) return std::nullopt;
-    if (!one.when && i + 1 < list.size()) {
-      return refuse(item.span(), "only the last case may have no `when`");
-    }
-    if (const auto of = item.find("steps")) {
-      one.steps = steps(*of, one.state_steps, depth + 1);
-    }
-    result.cases.push_back(std::move(one));
-  }
-  return result;
-}
-
 std::optional<ModuleStep> StepReader::module(const Node& node,
                                              const ModuleKind& kind,
                                              ModuleStep result) {
@@ -264,12 +250,10 @@ std::optional<ModuleStep> StepReader::module(const Node& node,
   const bool plain = kind.dims.empty();
   std::vector<std::string> known = {std::string(kind.name), "when", "dtype"};
   if (plain) known.emplace_back("shape");
-  for (const std::string_view dim : kind.dims) known.emplace_back(dim);
+  known.insert(known.end(), kind.dims.begin(), kind.dims.end());
   if (kind.kind == ModuleStep::Kind::Linear) {
-    for (const char* key :
-         {"bias", "weight_name", "bias_name", "stored", "quantised"}) {
-      known.emplace_back(key);
-    }
+    known.insert(known.end(),
+                 {"bias", "weight_name", "bias_name", "stored", "quantised"});
   }
   if (kind.kind == ModuleStep::Kind::LayerNorm) known.emplace_back("bias");
   const bool is_norm = kind.kind == ModuleStep::Kind::LayerNorm ||
@@ -291,7 +275,14 @@ std::optional<ModuleStep> StepReader::module(const Node& node,
     if (!read) return std::nullopt;
     result.dims.push_back(*std::move(read));
   }
-  if (plain && !shape(node, result)) return std::nullopt;
+  if (plain) {
+    const auto list = node.find("shape");
+    if (!list || !list->is_list()) {
+      return refuse(list ? list->span() : result.where,
+                    in_backticks(result.name) + " needs a list `shape`");
+    }
+    if (!dims(*list, result.dims)) return std::nullopt;
+  }
   const bool good = optional(node, "bias", result.bias) &&
                     optional(node, "offset", result.offset) &&
                     linear_options(node, result) &&
@@ -299,17 +290,11 @@ std::optional<ModuleStep> StepReader::module(const Node& node,
   return good ? std::optional(std::move(result)) : std::nullopt;
 }
 
-bool StepReader::shape(const Node& node, ModuleStep& result) {
-  const auto list = node.find("shape");
-  if (!list || !list->is_list()) {
-    refuse(list ? list->span() : result.where,
-           in_backticks(result.name) + " needs a list `shape`");
-    return false;
-  }
-  for (size_t i = 0; i < list->size(); ++i) {
-    auto read = dim(list->item(i));
+bool StepReader::dims(const Node& list, std::vector<DimTree>& result) {
+  for (size_t i = 0; i < list.size(); ++i) {
+    auto read = dim(list.item(i));
     if (!read) return false;
-    result.dims.push_back(*std::move(read));
+    result.push_back(*std::move(read));
   }
   return true;
 }
@@ -323,23 +308,17 @@ bool StepReader::linear_options(const Node& node, ModuleStep& result) {
     }
   }
   if (const auto quantised = node.find("quantised")) {
-    const auto role = std::find_if(
-        std::begin(kRoles), std::end(kRoles),
-        [&](const auto& each) { return each.first == quantised->text(); });
-    if (role == std::end(kRoles)) {
+    const RoleName* const role = find_named(kRoles, quantised->text());
+    if (role == nullptr) {
       refuse(quantised->span(),
              "`quantised` must be `true`, `false`, `head`, `last`, `gate`, "
              "`router` or `experts`");
       return false;
     }
-    result.role = role->second;
+    result.role = role->role;
   }
   return optional(node, "weight_name", result.weight_name) &&
          optional(node, "bias_name", result.bias_name);
-}
-
-bool is_state_step(const Node& node) {
-  return node.is_map() && node.size() > 0 && contains(kStateSteps, node.key(0));
 }
 
 std::optional<StateStep> StepReader::state_step(const Node& node) {
@@ -384,10 +363,12 @@ bool StepReader::state_elements(const Node& node, StateStep& result) {
                       : " needs a list `shape`"));
     return false;
   }
-  for (size_t i = 0; i < (cache ? 1 : elements->size()); ++i) {
-    auto read = dim(cache ? *elements : elements->item(i));
+  if (cache) {
+    auto read = dim(*elements);
     if (!read) return false;
     result.dims.push_back(*std::move(read));
+  } else if (!dims(*elements, result.dims)) {
+    return false;
   }
   const auto window = node.find("window");
   const auto tokens = node.find("tokens");
@@ -485,13 +466,9 @@ bool StepReader::blocks(const Node& map, ModuleBlocks& blocks) {
   if (!require(map, NodeKind::Map, "`blocks`", diags_)) return false;
   for (size_t i = 0; i < map.size(); ++i) {
     const std::string_view name = map.key(i);
-    const bool reserved =
-        name == "repeat" || name == "switch" || name == "section" ||
-        name == "when" || contains(kStateSteps, name) ||
-        std::ranges::any_of(module_kinds(), [&](const ModuleKind& kind) {
-          return kind.name == name;
-        });
-    if (reserved) {
+    if (has_word("repeat switch section when", name) ||
+        contains(kStateSteps, name) ||
+        find_named(module_kinds(), name) != nullptr) {
       refuse(map.key_span(i),
              in_backticks(name) + " cannot be the name of a block");
       continue;

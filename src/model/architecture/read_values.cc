@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "model/architecture/reading.h"
 #include "model/config_reader.h"
 #include "syntax/document.h"
@@ -17,7 +18,7 @@ namespace {
 constexpr size_t kMaxValues = 300;
 
 struct ValueSection {
-  const char* key;
+  const char* name;
   ValueRule::Kind kind;
   int64_t most;
 };
@@ -60,13 +61,12 @@ bool read_value(const Node& node, ValueRule& rule, StepReader& reader,
     return true;
   }
   if (!reader.optional(node, "entry", rule.entry)) return false;
-  if (const auto entry = node.find("entry")) {
-    if (rule.kind != ValueRule::Kind::Table || !rule.otherwise) {
-      reader.refuse(entry->span(),
-                    "`entry` is only for a table that gives `else` for layers "
-                    "without an entry");
-      return false;
-    }
+  const auto entry = node.find("entry");
+  if (entry && (rule.kind != ValueRule::Kind::Table || !rule.otherwise)) {
+    reader.refuse(entry->span(),
+                  "`entry` is only for a table that gives `else` for layers "
+                  "without an entry");
+    return false;
   }
   if (const auto keys = node.find("key")) {
     rule.keys = reader.texts(*keys, "a key of the config");
@@ -104,7 +104,7 @@ bool read_value(const Node& node, ValueRule& rule, StepReader& reader,
 void read_section(const Node& map, const ValueSection& section, bool of_forward,
                   StepReader& reader, std::vector<ValueRule>& values,
                   Diagnostics& diags) {
-  if (!require(map, NodeKind::Map, in_backticks(section.key), diags)) return;
+  if (!require(map, NodeKind::Map, in_backticks(section.name), diags)) return;
   for (size_t i = 0; i < map.size(); ++i) {
     if (values.size() >= kMaxValues) {
       reader.refuse(map.key_span(i), "there are too many names");
@@ -129,16 +129,13 @@ void read_section(const Node& map, const ValueSection& section, bool of_forward,
 }  // namespace
 
 std::vector<std::string> value_section_keys() {
-  std::vector<std::string> keys;
-  for (const ValueSection& section : kValueSections)
-    keys.emplace_back(section.key);
-  return keys;
+  return all_names(kValueSections);
 }
 
 void read_values(const Node& root, bool of_forward, StepReader& reader,
                  std::vector<ValueRule>& values, Diagnostics& diags) {
   for (const ValueSection& section : kValueSections) {
-    if (const auto map = root.find(section.key)) {
+    if (const auto map = root.find(section.name)) {
       read_section(*map, section, of_forward, reader, values, diags);
     }
   }

@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "model/architecture/architecture.h"
@@ -38,7 +39,6 @@ inline const std::vector<ModuleKind>& module_kinds() {
 
 // First keys of the steps that declare what a layer holds during generation.
 inline constexpr std::string_view kStateSteps[] = {"cache", "state", "keeps"};
-bool is_state_step(const Node& node);
 
 using ModuleBlocks = std::map<std::string, ModuleBlock, std::less<>>;
 
@@ -71,6 +71,27 @@ class StepReader {
   std::vector<ModuleStep> steps(const Node& list,
                                 std::vector<StateStep>& state_steps,
                                 int depth = 0);
+  // Reads the cases of a `switch`; `read(list, one)` reads the steps of one.
+  template <typename Case, typename Read>
+  bool cases(const Node& list, std::vector<Case>& result, Read read) {
+    if (!require(list, NodeKind::List, "`switch`", diags_)) return false;
+    for (size_t i = 0; i < list.size(); ++i) {
+      const Node item = list.item(i);
+      if (!require(item, NodeKind::Map, "a case", diags_) ||
+          !known_keys(item, {"when", "steps"})) {
+        return false;
+      }
+      Case one;
+      if (!optional(item, "when", one.when)) return false;
+      if (!one.when && i + 1 < list.size()) {
+        refuse(item.span(), "only the last case may have no `when`");
+        return false;
+      }
+      if (const auto of = item.find("steps")) read(*of, one);
+      result.push_back(std::move(one));
+    }
+    return true;
+  }
   // Reads what a block with these modules computes (read_forward.cc).
   std::optional<BlockForward> forward(const Node& node,
                                       const std::vector<ModuleStep>& modules);
@@ -88,11 +109,10 @@ class StepReader {
   bool state_elements(const Node& node, StateStep& result);
   std::optional<ModuleStep> repeat(const Node& node, int depth,
                                    ModuleStep result);
-  std::optional<ModuleStep> cases(const Node& node, int depth,
-                                  ModuleStep result);
   std::optional<ModuleStep> module(const Node& node, const ModuleKind& kind,
                                    ModuleStep result);
-  bool shape(const Node& node, ModuleStep& result);
+  // Reads a list of dimensions and appends them.
+  bool dims(const Node& list, std::vector<DimTree>& result);
   bool linear_options(const Node& node, ModuleStep& result);
   std::optional<ModuleStep> section(const Node& node, ModuleStep result);
   std::optional<ModuleStep> block(const Node& node, ModuleStep result);

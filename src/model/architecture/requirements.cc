@@ -35,6 +35,43 @@ constexpr std::string_view kNoParts[] = {
     "quantize_config",     "generation_config",  "per_layer_config",
     "rope_config",         "init_config"};
 
+// Returns the architecture for the section's own `model_type`. Returns null,
+// and reports the type, if the section does not support it.
+std::shared_ptr<const Architecture> section_architecture(
+    const ConfigSection& section, ConfigReader& reader) {
+  const auto node = reader.find("model_type");
+  if (!node || node->text().empty()) return section.architecture;
+  const std::string_view type = node->text();
+  auto expected = section.architecture->model_types;
+  const auto has = [&](const Architecture& one) {
+    const auto& types = one.model_types;
+    return contains(types, type);
+  };
+  for (const auto& other : section.others) {
+    if (has(*other)) return other;
+    expected.insert(expected.end(), other->model_types.begin(),
+                    other->model_types.end());
+  }
+  if (section.architecture->model_types.empty() || has(*section.architecture)) {
+    return section.architecture;
+  }
+  if (section.by_model_type) {
+    if (auto own = choose_architecture(reader.map()).architecture) return own;
+  }
+  unsupported(reader, "model_type",
+              reader.shown("model_type") + " is " + in_backticks(type) +
+                  ", which is not supported" +
+                  (section.by_model_type ? "" : " here"))
+      .fact("supported: " + (section.by_model_type
+                                 ? joined(known_model_types(), ", ")
+                                 : joined(expected, ", ")));
+  return nullptr;
+}
+
+// The work of creating a section, which counts because sections can contain
+// sections.
+constexpr int64_t kSectionWork = 1000;
+
 }  // namespace
 
 // Returns remarks about what the config announces but the architecture does not
@@ -122,13 +159,11 @@ void ConfigValues::refuse_unread_activations() {
     if ((text != "xielu" && text != "prelu") || known.contains(map.key(i))) {
       continue;
     }
-    config_
-        .refuse(map.key(i), config_.shown(map.key(i)) + " is " +
-                                in_backticks(text) +
-                                ", an activation with its own parameters")
+    unsupported(config_, map.key(i),
+                config_.shown(map.key(i)) + " is " + in_backticks(text) +
+                    ", an activation with its own parameters")
         .fact("architecture " + in_backticks(architecture_.name) +
-              " does not describe these parameters")
-        .help(std::string(kUseTensors));
+              " does not describe these parameters");
   }
 }
 
@@ -139,23 +174,18 @@ void ConfigValues::refuse_keys_of_all_models() {
   const Node& map = config_.map();
   const auto pruned = map.find("pruned_heads");
   if (pruned && pruned->is_map() && pruned->size() > 0) {
-    config_
-        .refuse("pruned_heads",
+    unsupported(config_, "pruned_heads",
                 "pruned heads are not supported: which tensors they shrink is "
-                "unknown")
-        .help(std::string(kUseTensors));
+                "unknown");
   }
-  std::string why;
-  const ConfigValue* const tied = find("tied", why);
+  const ConfigValue* const tied = find("tied");
   const auto traced = map.find("torchscript");
   if (traced && traced->boolean().value_or(false) &&
       (tied == nullptr || tied->integer != 0)) {
-    config_
-        .refuse("torchscript",
+    unsupported(config_, "torchscript",
                 "`torchscript` is true: shared tensors may be stored once or "
                 "once per module")
-        .fact("transformers 4 stores one copy per module, 5 stores one in all")
-        .help(std::string(kUseTensors));
+        .fact("transformers 4 stores one copy per module, 5 stores one in all");
   }
   constexpr std::string_view kLayers = "per_layer_config";
   const auto layers = map.find(kLayers);
@@ -168,13 +198,11 @@ void ConfigValues::refuse_keys_of_all_models() {
                    rule.keys.front() == kLayers;
           });
       if (is_read) continue;
-      config_
-          .refuse(kLayers, config_.shown(kLayers) + " gives layer " +
-                               in_backticks(layers->key(i)) + " a different " +
-                               in_backticks(layer.key(k)) +
-                               ", which is not supported")
-          .fact("by architecture " + in_backticks(architecture_.name))
-          .help(std::string(kUseTensors));
+      unsupported(config_, kLayers,
+                  config_.shown(kLayers) + " gives layer " +
+                      in_backticks(layers->key(i)) + " a different " +
+                      in_backticks(layer.key(k)) + ", which is not supported")
+          .fact("by architecture " + in_backticks(architecture_.name));
       return;
     }
   }
@@ -350,53 +378,6 @@ void ConfigValues::require(const Requirement& requirement) {
   if (!holds) problem.fact(why);
   for (const std::string& fact : requirement.facts) problem.fact(filled(fact));
 }
-
-namespace {
-
-// Returns the architecture for the section's own `model_type`. Returns null,
-// and reports the type, if the section does not support it.
-std::shared_ptr<const Architecture> section_architecture(
-    const ConfigSection& section, ConfigReader& reader) {
-  const auto node = reader.find("model_type");
-  if (!node || node->text().empty()) return section.architecture;
-  const std::string_view type = node->text();
-  auto expected = section.architecture->model_types;
-  const auto has = [&](const Architecture& one) {
-    const auto& types = one.model_types;
-    return contains(types, type);
-  };
-  for (const auto& other : section.others) {
-    if (has(*other)) return other;
-    expected.insert(expected.end(), other->model_types.begin(),
-                    other->model_types.end());
-  }
-  if (section.architecture->model_types.empty() || has(*section.architecture)) {
-    return section.architecture;
-  }
-  if (section.by_model_type) {
-    if (auto own = choose_architecture(reader.map()).architecture) return own;
-  }
-  reader
-      .refuse("model_type", reader.shown("model_type") + " is " +
-                                in_backticks(type) +
-                                ", which is not supported" +
-                                (section.by_model_type ? "" : " here"))
-      .fact("supported: " + (section.by_model_type
-                                 ? joined(known_model_types(), ", ")
-                                 : joined(expected, ", ")))
-      .help(std::string(kUseTensors));
-  return nullptr;
-}
-
-}  // namespace
-
-namespace {
-
-// The work of creating a section, which counts because sections can contain
-// sections.
-constexpr int64_t kSectionWork = 1000;
-
-}  // namespace
 
 ConfigValues* ConfigValues::section(std::string_view name) {
   const auto known = parts_.find(name);

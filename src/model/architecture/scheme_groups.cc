@@ -24,24 +24,19 @@ void note_cache(ConfigReader& section, std::string_view key,
   if (section.find(key)) {
     result.remarks.push_back(
         "the KV cache is also quantised: its per-tensor scales, if the "
-        "checkpoint "
-        "has any, are left out");
+        "checkpoint has any, are left out");
   }
 }
 
 // How weights or activations are quantised.
 struct Args {
+  WeightScheme scheme;  // bits, scales, groups, blocks and zero points
   bool floats = false;
-  int64_t bits = 8;
   bool symmetric = true;
-  Scales scales = Scales::Tensor;
   bool per_token = false;
   bool in_tensor_groups = false;  // groups, and one scale for all of them
-  int64_t group = 0;
-  int64_t block_rows = 1;
-  int64_t block_columns = 1;
-  bool dynamic = false;  // the scales are not part of the checkpoint
-  bool local = false;    // the scales of groups are not part of it
+  bool dynamic = false;           // the scales are not part of the checkpoint
+  bool local = false;             // the scales of groups are not part of it
 };
 
 bool read_strategy(ConfigReader& args, Args& result) {
@@ -54,31 +49,25 @@ bool read_strategy(ConfigReader& args, Args& result) {
                            : size > 0   ? "group"
                            : size == -1 ? "channel"
                                         : "tensor";
-  if (name == "tensor") return true;
-  if (name == "channel") {
-    result.scales = Scales::Channel;
-    return true;
-  }
-  if (name == "token") {
-    result.per_token = true;
-    return true;
-  }
+  result.per_token = name == "token";
+  if (name == "channel") result.scheme.scales = Scales::Channel;
+  if (has_word("tensor channel token", name)) return true;
   if (name == "group" || name == "tensor_group") {
-    result.scales = Scales::Group;
+    result.scheme.scales = Scales::Group;
     result.in_tensor_groups = name == "tensor_group";
-    result.group = size;
+    result.scheme.group = size;
     if (size > 0) return true;
     args.refuse("group_size",
                 args.shown("group_size") + " must be a group size");
     return false;
   }
   if (name == "block") {
-    result.scales = Scales::Block;
+    result.scheme.scales = Scales::Block;
     const std::vector<int64_t> sizes = args.integers("block_structure");
     if (sizes.size() == 2 && sizes[0] > 0 && sizes[1] > 0 &&
         sizes[0] <= kMaxGroupSize && sizes[1] <= kMaxGroupSize) {
-      result.block_rows = sizes[0];
-      result.block_columns = sizes[1];
+      result.scheme.block_rows = sizes[0];
+      result.scheme.block_columns = sizes[1];
       return true;
     }
     args.refuse("block_structure",
@@ -92,13 +81,13 @@ bool read_strategy(ConfigReader& args, Args& result) {
 
 std::optional<Args> read_args(ConfigReader args) {
   if (!knows_keys(args,
-                  {"num_bits", "type", "symmetric", "group_size", "strategy",
-                   "block_structure", "dynamic", "actorder", "observer",
-                   "observer_kwargs", "scale_dtype", "zp_dtype"})) {
+                  "num_bits type symmetric group_size strategy "
+                  "block_structure dynamic actorder observer "
+                  "observer_kwargs scale_dtype zp_dtype")) {
     return std::nullopt;
   }
   Args result;
-  result.bits = args.bounded("num_bits", 1, 64, {8, 8});
+  result.scheme.bits = args.bounded("num_bits", 1, 64, {8, 8});
   const auto type = args.find("type");
   result.floats = type && type->text() == "float";
   if (type && !result.floats && type->text() != "int") {
@@ -107,6 +96,7 @@ std::optional<Args> read_args(ConfigReader args) {
   }
   const auto symmetric = args.find("symmetric");
   result.symmetric = !symmetric || symmetric->boolean() == true;
+  result.scheme.zero_points = !result.symmetric;
   const auto order = args.find("actorder");
   if (order && order->text() != "weight" && order->text() != "static" &&
       order->boolean() != false) {
@@ -121,15 +111,6 @@ std::optional<Args> read_args(ConfigReader args) {
   return result;
 }
 
-// Returns whether the key is absent or names this dtype; reports another one.
-bool is_dtype(ConfigReader args, std::string_view key, std::string_view name) {
-  const auto value = args.find(key);
-  if (!value || value->text() == name) return true;
-  args.refuse(key, args.shown(key) + " other than " + in_backticks(name) +
-                       " is not supported");
-  return false;
-}
-
 bool read_inputs(ConfigReader& group, WeightScheme& scheme) {
   if (!group.find("input_activations")) return true;
   auto section = group.section("input_activations");
@@ -140,7 +121,7 @@ bool read_inputs(ConfigReader& group, WeightScheme& scheme) {
     scheme.scalars.emplace_back("input_global_scale", DType::F32);
     return true;
   }
-  if (args->scales != Scales::Tensor || args->per_token || args->local ||
+  if (args->scheme.scales != Scales::Tensor || args->per_token || args->local ||
       !args->symmetric) {
     group.refuse("input_activations",
                  "this quantisation of activations is not supported");
@@ -159,13 +140,7 @@ std::optional<WeightScheme> read_scheme(ConfigReader& group,
   if (!section) return std::nullopt;
   const auto args = read_args(*section);
   if (!args) return std::nullopt;
-  WeightScheme scheme;
-  scheme.scales = args->scales;
-  scheme.bits = args->bits;
-  scheme.group = args->group;
-  scheme.block_rows = args->block_rows;
-  scheme.block_columns = args->block_columns;
-  scheme.zero_points = !args->symmetric;
+  WeightScheme scheme = args->scheme;
   scheme.scalar = {1};
   const auto unknown = [&]() -> std::optional<WeightScheme> {
     return group.refuse("weights",
@@ -176,13 +151,17 @@ std::optional<WeightScheme> read_scheme(ConfigReader& group,
   if (format == "nvfp4-pack-quantized" || format == "mxfp4-pack-quantized") {
     const bool nvidia = format.starts_with("nvfp4");
     const int64_t size = nvidia ? kNvfp4Group : kMxGroup;
-    if (!args->floats || args->bits != 4 || args->group != size ||
+    if (!args->floats || scheme.bits != 4 || scheme.group != size ||
         args->in_tensor_groups != nvidia || !args->symmetric) {
       return unknown();
     }
-    if (!is_dtype(*section, "scale_dtype",
-                  nvidia ? "torch.float8_e4m3fn" : "torch.uint8")) {
-      return std::nullopt;
+    const std::string_view wanted =
+        nvidia ? "torch.float8_e4m3fn" : "torch.uint8";
+    const auto dtype = section->find("scale_dtype");
+    if (dtype && dtype->text() != wanted) {
+      return section->refuse("scale_dtype",
+                             section->shown("scale_dtype") + " other than " +
+                                 in_backticks(wanted) + " is not supported");
     }
     scheme.format = WeightFormat::PackedFloats;
     scheme.weight_dtype = DType::U8;
@@ -192,31 +171,31 @@ std::optional<WeightScheme> read_scheme(ConfigReader& group,
   } else if (args->in_tensor_groups || section->find("scale_dtype")) {
     return unknown();
   } else if (format == "pack-quantized") {
-    if (args->floats || (args->bits != 4 && args->bits != 8)) return unknown();
-    if (args->scales == Scales::Block) return unknown();
+    if (args->floats || (scheme.bits != 4 && scheme.bits != 8) ||
+        scheme.scales == Scales::Block) {
+      return unknown();
+    }
     scheme.format = WeightFormat::PackedInts;
   } else if (format == "int-quantized" || format == "float-quantized" ||
              format == "naive-quantized") {
-    if (args->bits != 8 || (args->floats && !args->symmetric)) return unknown();
-    if ((format == "int-quantized" && args->floats) ||
+    if (scheme.bits != 8 || (args->floats && !args->symmetric) ||
+        (format == "int-quantized" && args->floats) ||
         (format == "float-quantized" && !args->floats)) {
       return unknown();
     }
     scheme.format = WeightFormat::Scaled;
     scheme.weight_dtype = args->floats ? DType::F8E4M3 : DType::I8;
   } else {
-    return group
-        .refuse("format", "compressed-tensors format " + in_backticks(format) +
-                              " is not supported")
-        .help(std::string(kUseTensors));
+    return unsupported(group, "format",
+                       "compressed-tensors format " + in_backticks(format) +
+                           " is not supported");
   }
   if (!read_inputs(group, scheme)) return std::nullopt;
   return scheme;
 }
 
 std::optional<SchemeGroup> read_group(ConfigReader group, std::string format) {
-  if (!knows_keys(group,
-                  {"targets", "weights", "input_activations", "format"})) {
+  if (!knows_keys(group, "targets weights input_activations format")) {
     return std::nullopt;
   }
   if (const auto own = group.find("format")) format = own->text();
@@ -262,12 +241,11 @@ std::optional<WeightScheme> algorithm(ConfigReader& section,
     return section.refuse("group_size",
                           "groups of an odd size are not supported");
   }
-  return section
-      .refuse(key, name.empty() ? section.shown(key) + " is missing"
-                                : "ModelOpt algorithm " + in_backticks(name) +
-                                      " is not supported")
-      .fact("supported: `FP8`, `NVFP4`, `W4A16_NVFP4`")
-      .help(std::string(kUseTensors));
+  return unsupported(section, key,
+                     name.empty() ? section.shown(key) + " is missing"
+                                  : "ModelOpt algorithm " + in_backticks(name) +
+                                        " is not supported")
+      .fact("supported: `FP8`, `NVFP4`, `W4A16_NVFP4`");
 }
 
 // Reads the scheme of all layers, or those of named layers.
@@ -321,21 +299,64 @@ bool agrees(ConfigReader& section, const Quantisation& quantisation) {
   return true;
 }
 
+// The forms of 8-bit weights in torchao 0.18 (quantization/quant_api.py). The
+// layout of other forms is specific to one kernel.
+struct TorchaoForm {
+  std::string_view name;
+  DType dtype;
+  std::string_view granularity;  // the default
+};
+constexpr std::array<TorchaoForm, 4> kTorchaoForms = {
+    {{"Int8WeightOnlyConfig", DType::I8, "PerRow"},
+     {"Int8DynamicActivationInt8WeightConfig", DType::I8, "PerRow"},
+     {"Float8WeightOnlyConfig", DType::F8E4M3, "PerRow"},
+     {"Float8DynamicActivationFloat8WeightConfig", DType::F8E4M3,
+      "PerTensor"}}};
+
+// Reads which numbers of a weight share a scale. In a list of two, the second
+// is for weights.
+bool read_granularity(ConfigReader& form, std::string_view otherwise,
+                      WeightScheme& scheme) {
+  const auto granularity = form.find("granularity");
+  const Node of =
+      granularity && granularity->is_list() && granularity->size() == 2
+          ? granularity->item(1)
+          : granularity.value_or(form.map());
+  const auto type = of.is_map() ? of.find("_type") : std::nullopt;
+  const std::string_view name = !granularity ? otherwise
+                                : type       ? type->text()
+                                             : "";
+  if (name == "PerRow") scheme.scales = Scales::Channel;
+  if (name == "PerTensor") scheme.scalar = {1, 1};
+  if (name == "PerRow" || name == "PerTensor") return true;
+  const auto data = of.is_map() ? of.find("_data") : std::nullopt;
+  const auto group =
+      data && data->is_map() ? data->find("group_size") : std::nullopt;
+  const auto size = group ? group->integer() : std::nullopt;
+  if (name == "PerGroup" && size && *size > 0 && *size <= kMaxGroupSize) {
+    scheme.scales = Scales::Group;
+    scheme.group = *size;
+    return true;
+  }
+  form.refuse("granularity", "this granularity of scales is not supported");
+  return false;
+}
+
 }  // namespace
 
 std::optional<Quantisation> read_compressed_tensors(ConfigReader& section) {
-  if (!knows_keys(section, {"quant_method", "config_groups", "format",
-                            "global_compression_ratio", "ignore",
-                            "kv_cache_scheme", "quantization_status", "version",
-                            "sparsity_config", "run_compressed"})) {
+  if (!knows_keys(section,
+                  "quant_method config_groups format "
+                  "global_compression_ratio ignore kv_cache_scheme "
+                  "quantization_status version sparsity_config "
+                  "run_compressed")) {
     return std::nullopt;
   }
   const auto status = section.find("quantization_status");
   if (!status || status->text() != "compressed") {
-    return section
-        .refuse("quantization_status",
-                section.shown("quantization_status") + " is not `compressed`")
-        .help(std::string(kUseTensors));
+    return unsupported(
+        section, "quantization_status",
+        section.shown("quantization_status") + " is not `compressed`");
   }
   if (const auto sparse = section.find("sparsity_config")) {
     const auto format =
@@ -370,7 +391,7 @@ bool read_quantized_layers(ConfigReader& section, Quantisation& result) {
   for (size_t i = 0; i < layers->map().size(); ++i) {
     const std::string name(layers->map().key(i));
     auto layer = layers->section(name);
-    if (!layer || !knows_keys(*layer, {"quant_algo", "group_size"})) {
+    if (!layer || !knows_keys(*layer, "quant_algo group_size")) {
       return false;
     }
     auto scheme = algorithm(*layer, "quant_algo");
@@ -385,16 +406,15 @@ std::optional<Quantisation> read_modelopt(ConfigReader& section) {
   // The section may contain an unchanged hf_quant_config.json.
   if (section.find("quantization")) {
     auto inner = section.section("quantization");
-    if (!inner ||
-        !knows_keys(section, {"quant_method", "quantization", "producer"})) {
+    if (!inner || !knows_keys(section, "quant_method quantization producer")) {
       return std::nullopt;
     }
     return read_modelopt_file(*inner);
   }
   if (!knows_keys(section,
-                  {"quant_method", "quant_algo", "config_groups", "ignore",
-                   "exclude_modules", "kv_cache_scheme", "kv_cache_quant_algo",
-                   "producer", "quantized_layers", "group_size"})) {
+                  "quant_method quant_algo config_groups ignore "
+                  "exclude_modules kv_cache_scheme kv_cache_quant_algo "
+                  "producer quantized_layers group_size")) {
     return std::nullopt;
   }
   auto result = read_algorithms(section);
@@ -407,66 +427,14 @@ std::optional<Quantisation> read_modelopt(ConfigReader& section) {
 
 std::optional<Quantisation> read_modelopt_file(ConfigReader& quantization) {
   if (!knows_keys(quantization,
-                  {"quant_algo", "kv_cache_quant_algo", "group_size", "ignore",
-                   "exclude_modules", "quantized_layers"})) {
+                  "quant_algo kv_cache_quant_algo group_size ignore "
+                  "exclude_modules quantized_layers")) {
     return std::nullopt;
   }
   auto result = read_algorithms(quantization);
   if (result) note_cache(quantization, "kv_cache_quant_algo", *result);
   return result;
 }
-
-namespace {
-
-// The forms of 8-bit weights in torchao 0.18 (quantization/quant_api.py). The
-// layout of other forms is specific to one kernel.
-struct TorchaoForm {
-  std::string_view name;
-  DType dtype;
-  std::string_view granularity;  // the default
-};
-constexpr std::array<TorchaoForm, 4> kTorchaoForms = {
-    {{"Int8WeightOnlyConfig", DType::I8, "PerRow"},
-     {"Int8DynamicActivationInt8WeightConfig", DType::I8, "PerRow"},
-     {"Float8WeightOnlyConfig", DType::F8E4M3, "PerRow"},
-     {"Float8DynamicActivationFloat8WeightConfig", DType::F8E4M3,
-      "PerTensor"}}};
-
-// Reads which numbers of a weight share a scale. In a list of two, the second
-// is for weights.
-bool read_granularity(ConfigReader& form, std::string_view otherwise,
-                      WeightScheme& scheme) {
-  const auto granularity = form.find("granularity");
-  const Node& of =
-      granularity && granularity->is_list() && granularity->size() == 2
-          ? granularity->item(1)
-          : granularity.value_or(form.map());
-  const auto type = of.is_map() ? of.find("_type") : std::nullopt;
-  const std::string_view name = !granularity ? otherwise
-                                : type       ? type->text()
-                                             : "";
-  if (name == "PerRow") {
-    scheme.scales = Scales::Channel;
-    return true;
-  }
-  if (name == "PerTensor") {
-    scheme.scalar = {1, 1};
-    return true;
-  }
-  const auto data = of.is_map() ? of.find("_data") : std::nullopt;
-  const auto group =
-      data && data->is_map() ? data->find("group_size") : std::nullopt;
-  const auto size = group ? group->integer() : std::nullopt;
-  if (name == "PerGroup" && size && *size > 0 && *size <= kMaxGroupSize) {
-    scheme.scales = Scales::Group;
-    scheme.group = *size;
-    return true;
-  }
-  form.refuse("granularity", "this granularity of scales is not supported");
-  return false;
-}
-
-}  // namespace
 
 std::string_view torchao_form(const Node& config) {
   std::optional<Node> at = config;
@@ -479,32 +447,29 @@ std::string_view torchao_form(const Node& config) {
 }
 
 std::optional<Quantisation> read_torchao(ConfigReader& section) {
-  if (!knows_keys(section,
-                  {"quant_method", "quant_type", "modules_to_not_convert"})) {
+  if (!knows_keys(section, "quant_method quant_type modules_to_not_convert")) {
     return std::nullopt;
   }
   const auto type = section.find("quant_type");
   if (!type || !type->is_map()) {
-    return section
-        .refuse("quant_type",
-                "`quant_type` must be a map, as transformers 5 writes it")
-        .help(std::string(kUseTensors));
+    return unsupported(
+        section, "quant_type",
+        "`quant_type` must be a map, as transformers 5 writes it");
   }
   auto all = section.section("quant_type");
-  if (!all || !knows_keys(*all, {"default"})) return std::nullopt;
+  if (!all || !knows_keys(*all, "default")) return std::nullopt;
   auto form = all->section("default");
-  if (!form || !knows_keys(*form, {"_type", "_version", "_data"})) {
+  if (!form || !knows_keys(*form, "_type _version _data")) {
     return std::nullopt;
   }
   const auto name = form->find("_type");
   const auto* const known = find_named(kTorchaoForms, name ? name->text() : "");
   if (known == nullptr) {
-    return form
-        ->refuse("_type", "weights of " +
-                              in_backticks(name ? name->text() : "no type") +
-                              " are not supported")
-        .fact("their layout depends on the kernel that reads them")
-        .help(std::string(kUseTensors));
+    return unsupported(*form, "_type",
+                       "weights of " +
+                           in_backticks(name ? name->text() : "no type") +
+                           " are not supported")
+        .fact("their layout depends on the kernel that reads them");
   }
   auto data = form->section("_data");
   WeightScheme scheme;

@@ -24,9 +24,7 @@ const ConfigValue* in_layer(const ValueScope& scope, std::string_view name,
   const auto* const table = scope.values->find_table(name, why);
   if (table == nullptr) return nullptr;
   const int64_t layer = own->second.integer;
-  if (layer >= 0 && layer < std::ssize(*table)) {
-    return &(*table)[static_cast<size_t>(layer)];
-  }
+  if (layer >= 0 && layer < std::ssize(*table)) return &nth(*table, layer);
   why = in_backticks(name) + " has " + plural(std::ssize(*table), "item") +
         ", for layer " + std::to_string(layer);
   return nullptr;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <string_view>
@@ -11,7 +12,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/checked.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "model/architecture/quantisation.h"
 
 namespace shardplan {
@@ -19,20 +22,13 @@ namespace {
 
 using RuleKind = ValueRule::Kind;
 
-ConfigValue::Kind wanted_kind(RuleKind kind) {
-  switch (kind) {
-    case RuleKind::Flag:
-      return ConfigValue::Kind::Flag;
-    case RuleKind::Number:
-      return ConfigValue::Kind::Real;
-    case RuleKind::Text:
-      return ConfigValue::Kind::Text;
-    case RuleKind::Integers:
-      return ConfigValue::Kind::Integers;
-    default:
-      return ConfigValue::Kind::Integer;
-  }
-}
+// The kinds of values, in the order of ValueRule::Kind. The items of a table
+// may be of other kinds.
+constexpr ConfigValue::Kind kWantedKinds[] = {
+    ConfigValue::Kind::Integer,  ConfigValue::Kind::Flag,
+    ConfigValue::Kind::Real,     ConfigValue::Kind::Text,
+    ConfigValue::Kind::Integers, ConfigValue::Kind::Integer,
+};
 
 // Returns the integers in a text such as "3,4,5"; nothing if it is not such a
 // list.
@@ -50,6 +46,14 @@ std::optional<std::vector<int64_t>> integers_of(std::string_view text) {
     at = more ? rest + 1 : end;
   }
   return numbers;
+}
+
+// Returns the expression for a word of the config; null if the rule has none.
+const Expression* expression_of(const ValueRule& rule, std::string_view word) {
+  for (const auto& [text, expression] : rule.words) {
+    if (text == word) return &expression;
+  }
+  return rule.other_words ? &*rule.other_words : nullptr;
 }
 
 }  // namespace
@@ -112,9 +116,9 @@ bool ConfigValues::read_all(bool for_forward) {
     good = values != nullptr && values->read_all() && good;
   }
   for (const ValueRule& rule : architecture_.values) {
-    std::string why;
     if (rule.kind == RuleKind::Table) continue;
     if (rule.of_forward && !for_forward) continue;
+    std::string why;
     good = entry_of(rule, why) != nullptr && good;
   }
   if (!good) return false;
@@ -137,17 +141,11 @@ bool ConfigValues::read_all(bool for_forward) {
 // Returns a key and its other names.
 std::vector<std::string> ConfigValues::spellings(std::string_view key) const {
   std::vector<std::string> names = {std::string(key)};
-  if (class_ == nullptr) return names;
-  for (std::string& name : class_->aliases(key, saved_by_.integer == 4)) {
-    names.push_back(std::move(name));
+  if (class_ != nullptr) {
+    std::ranges::move(class_->aliases(key, saved_by_.integer == 4),
+                      std::back_inserter(names));
   }
   return names;
-}
-
-// Returns whether the default of the configuration class is null.
-bool ConfigValues::is_null_in_class(const ValueRule& rule) const {
-  return class_ != nullptr &&
-         class_->is_null(rule.keys.front(), saved_by_.integer == 4);
 }
 
 // Returns the default of the configuration class for a name that no key gives.
@@ -157,11 +155,9 @@ std::optional<ConfigValue> ConfigValues::from_class(const ValueRule& rule) {
     for (const std::string& name : spellings(key)) {
       const auto node = class_->default_of(name, saved_by_.integer == 4);
       if (!node) continue;
-      if (rule.kind == RuleKind::Integers && !rule.words.empty()) {
+      if (!rule.words.empty() &&
+          (rule.kind == RuleKind::Integers || node->is_string())) {
         return from_node(rule, key, *node);
-      }
-      if (!rule.words.empty() && node->is_string()) {
-        return word(rule, key, *node);
       }
       std::optional<ConfigValue> value;
       if (rule.kind == RuleKind::Size && node->integer()) {
@@ -226,16 +222,16 @@ ConfigValues::Entry* ConfigValues::entry_of(const ValueRule& rule,
   }
   if (entry.state == State::Unread) {
     entry.state = State::Reading;
-    entry.state = read(rule, entry) ? State::Read : State::Failed;
+    bool good = false;
+    if (rule.kind == RuleKind::Table) {
+      good = read_table(rule, entry);
+    } else if (auto value = read_value(rule)) {
+      entry.value = *std::move(value);
+      good = true;
+    }
+    entry.state = good ? State::Read : State::Failed;
   }
   return entry.state == State::Read ? &entry : nullptr;
-}
-
-bool ConfigValues::read(const ValueRule& rule, Entry& entry) {
-  if (rule.kind == RuleKind::Table) return read_table(rule, entry);
-  auto value = read_value(rule);
-  if (value) entry.value = *std::move(value);
-  return value.has_value();
 }
 
 std::optional<ConfigValue> ConfigValues::read_value(const ValueRule& rule) {
@@ -262,7 +258,8 @@ std::optional<ConfigValue> ConfigValues::read_value(const ValueRule& rule) {
   if (rule.absent) return otherwise(rule, key, rule.absent, "missing");
   if (auto value = from_class(rule)) return value;
   // A class whose default is null treats a missing key like null.
-  if (!rule.otherwise && rule.null && is_null_in_class(rule)) {
+  if (!rule.otherwise && rule.null && class_ != nullptr &&
+      class_->is_null(key, saved_by_.integer == 4)) {
     return otherwise(rule, key, rule.null, "missing");
   }
   return otherwise(rule, key, rule.otherwise, "missing");
@@ -343,7 +340,7 @@ std::optional<ConfigValue> ConfigValues::otherwise(
 std::optional<ConfigValue> ConfigValues::checked(const ValueRule& rule,
                                                  std::string_view key,
                                                  ConfigValue value) {
-  const ConfigValue::Kind wanted = wanted_kind(rule.kind);
+  const ConfigValue::Kind wanted = nth(kWantedKinds, rule.kind);
   if (wanted == ConfigValue::Kind::Real &&
       value.kind == ConfigValue::Kind::Integer) {
     value = ConfigValue::of(value.as_real());
@@ -366,65 +363,41 @@ std::optional<ConfigValue> ConfigValues::checked(const ValueRule& rule,
   return value;
 }
 
+// Returns the value of a word that the config has at a key, which `verb`
+// introduces: "is" or "has".
 std::optional<ConfigValue> ConfigValues::word(const ValueRule& rule,
                                               std::string_view key,
-                                              const Node& node) {
-  const auto value_of = [&](const Expression& expression) {
-    return otherwise(rule, key, expression, "");
-  };
-  for (const auto& [text, expression] : rule.words) {
-    if (text == node.text()) return value_of(expression);
+                                              std::string_view text,
+                                              std::string_view verb) {
+  if (const Expression* const meant = expression_of(rule, text)) {
+    return otherwise(rule, key, *meant, "");
   }
-  if (rule.other_words) return value_of(*rule.other_words);
   std::vector<std::string> known;
-  for (const auto& [text, expression] : rule.words) known.push_back(text);
-  auto problem = config_.refuse(key, config_.shown(key) + " is " +
-                                         in_backticks(node.text()) +
-                                         ", which is not supported");
-  problem.fact("supported: " + joined(known, ", "));
-  return problem;
-}
-
-// Returns the meaning of a word or letter in a list.
-std::optional<int64_t> ConfigValues::meaning(const ValueRule& rule,
-                                             std::string_view key,
-                                             std::string_view word) {
-  const Expression* expression =
-      rule.other_words ? &*rule.other_words : nullptr;
-  std::vector<std::string> known;
-  for (const auto& [text, value] : rule.words) {
-    known.push_back(text);
-    if (text == word) expression = &value;
-  }
-  if (expression == nullptr) {
-    return config_
-        .refuse(key, config_.shown(key) + " has " + in_backticks(word) +
-                         ", which is not supported")
-        .fact("supported: " + joined(known, ", "));
-  }
-  ValueRule integer = rule;
-  integer.kind = RuleKind::Size;
-  integer.most = kMaxSize;
-  const auto value = otherwise(integer, key, *expression, "");
-  return value ? std::optional(value->integer) : std::nullopt;
+  for (const auto& [word, expression] : rule.words) known.push_back(word);
+  return config_
+      .refuse(key, config_.shown(key) + " " + std::string(verb) + " " +
+                       in_backticks(text) + ", which is not supported")
+      .fact("supported: " + joined(known, ", "));
 }
 
 // Reads a list of words, or a text whose letters are words.
 std::optional<ConfigValue> ConfigValues::list_of_words(const ValueRule& rule,
                                                        std::string_view key,
                                                        const Node& node) {
+  ValueRule of_item = rule;
+  of_item.kind = RuleKind::Size;
+  of_item.most = kMaxSize;
   std::vector<int64_t> items;
-  const std::string_view letters = node.is_string() ? node.text() : "";
-  const size_t size = node.is_string() ? letters.size() : node.size();
-  for (size_t i = 0; i < size; ++i) {
-    const Node at = node.is_string() ? node : node.item(i);
-    std::optional<int64_t> item =
-        node.is_string() ? std::nullopt : at.integer();
+  const bool is_text = node.is_string();
+  for (size_t i = 0; i < (is_text ? node.text().size() : node.size()); ++i) {
+    auto item = is_text ? std::nullopt : node.item(i).integer();
     if (!item) {
-      item = meaning(rule, key,
-                     node.is_string() ? letters.substr(i, 1) : at.text());
+      const auto meant =
+          word(of_item, key,
+               is_text ? node.text().substr(i, 1) : node.item(i).text(), "has");
+      if (!meant) return std::nullopt;
+      item = meant->integer;
     }
-    if (!item) return std::nullopt;
     items.push_back(*item);
   }
   return ConfigValue::of(std::move(items));
@@ -437,7 +410,9 @@ std::optional<ConfigValue> ConfigValues::from_node(const ValueRule& rule,
       (node.is_string() || node.is_list())) {
     return list_of_words(rule, key, node);
   }
-  if (!rule.words.empty() && node.is_string()) return word(rule, key, node);
+  if (!rule.words.empty() && node.is_string()) {
+    return word(rule, key, node.text(), "is");
+  }
   switch (rule.kind) {
     case RuleKind::Size: {
       const int64_t errors = config_.errors();
@@ -489,26 +464,6 @@ std::optional<ConfigValue> ConfigValues::from_node(const ValueRule& rule,
   }
 }
 
-std::optional<ConfigValue> ConfigValues::in_layer(const Expression& expression,
-                                                  int64_t layer,
-                                                  std::string& why) {
-  const ConfigValue index = ConfigValue::of(layer);
-  return evaluate(
-      expression,
-      [&](std::string_view name, std::string& reason) -> const ConfigValue* {
-        if (name == "i") return &index;
-        const auto* const table = find_table(name, reason);
-        if (table == nullptr) return find(name, reason);
-        if (layer < std::ssize(*table)) {
-          return &(*table)[static_cast<size_t>(layer)];
-        }
-        reason = in_backticks(name) + " has " + std::to_string(table->size()) +
-                 " items";
-        return nullptr;
-      },
-      *work_, why);
-}
-
 // Returns whether a list has one item per layer. Any list does if the program
 // has set the number of layers.
 bool ConfigValues::fits_layers(std::string_view key, const Node& list) {
@@ -516,8 +471,7 @@ bool ConfigValues::fits_layers(std::string_view key, const Node& list) {
   if (entry != entries_.end() && entry->second.given) return true;
   const ValueRule* const rule = architecture_.find_value("layers");
   if (rule == nullptr) return true;
-  std::string why;
-  const ConfigValue* const layers = find("layers", why);
+  const ConfigValue* const layers = find("layers");
   if (layers == nullptr) return false;
   const auto items = std::ssize(list);
   if (layers->integer == items) return true;
@@ -530,33 +484,28 @@ bool ConfigValues::fits_layers(std::string_view key, const Node& list) {
 
 // Returns the number of items of a table that is not a list in the config.
 std::optional<int64_t> ConfigValues::layer_count() {
-  std::string why;
-  const ConfigValue* const layers = find("layers", why);
+  const ConfigValue* const layers = find("layers");
   if (layers == nullptr || layers->integer > kMaxCount) return std::nullopt;
   return layers->integer;
 }
-
-namespace {
-
-// Returns the layer that a key of a map of layers means: "7" or "07".
-std::optional<int64_t> layer_of(std::string_view key, int64_t layers) {
-  int64_t layer = 0;
-  const auto [end, error] =
-      std::from_chars(key.data(), key.data() + key.size(), layer);
-  if (error != std::errc() || end != key.data() + key.size() || layer < 0 ||
-      layer >= layers) {
-    return std::nullopt;
-  }
-  return layer;
-}
-
-}  // namespace
 
 bool ConfigValues::add_of_layer(const std::string& key,
                                 const Expression& expression, int64_t layer,
                                 Entry& entry) {
   std::string why;
-  auto value = in_layer(expression, layer, why);
+  const ConfigValue index = ConfigValue::of(layer);
+  auto value = evaluate(
+      expression,
+      [&](std::string_view name, std::string& reason) -> const ConfigValue* {
+        if (name == "i") return &index;
+        const auto* const table = find_table(name, reason);
+        if (table == nullptr) return find(name, reason);
+        if (layer < std::ssize(*table)) return &nth(*table, layer);
+        reason = in_backticks(name) + " has " + std::to_string(table->size()) +
+                 " items";
+        return nullptr;
+      },
+      *work_, why);
   if (value) {
     entry.table.push_back(*std::move(value));
     return true;
@@ -580,8 +529,8 @@ bool ConfigValues::read_layer_map(const ValueRule& rule, const std::string& key,
   std::map<int64_t, int64_t> sizes;
   for (size_t i = 0; i < map.size(); ++i) {
     const std::string_view name = map.key(i);
-    const auto layer = layer_of(name, *layers);
-    if (!layer || !map.item(i).is_map()) {
+    const auto layer = parse_integer(name);  // "7" or "07"
+    if (!layer || *layer < 0 || *layer >= *layers || !map.item(i).is_map()) {
       config_
           .refuse(key, config_.shown(key) + " has an entry " +
                            in_backticks(name) +
@@ -629,13 +578,8 @@ bool ConfigValues::read_table(const ValueRule& rule, Entry& entry) {
     if (!fits_layers(key, *list)) return false;
     for (size_t i = 0; i < list->size(); ++i) {
       const Node item = list->item(i);
-      const Expression* meaning =
-          rule.other_words ? &*rule.other_words : nullptr;
-      for (const auto& [text, expression] : rule.words) {
-        if (text == item.text()) meaning = &expression;
-      }
-      if (meaning != nullptr) {
-        if (!add_of_layer(key, *meaning, static_cast<int64_t>(i), entry)) {
+      if (const auto* const meant = expression_of(rule, item.text())) {
+        if (!add_of_layer(key, *meant, std::ssize(entry.table), entry)) {
           return false;
         }
       } else if (const auto number = item.integer()) {

@@ -92,17 +92,14 @@ class ConfigValues {
   };
 
   Entry* entry_of(const ValueRule& rule, std::string& why);
-  bool read(const ValueRule& rule, Entry& entry);
   std::optional<ConfigValue> read_value(const ValueRule& rule);
   std::optional<ConfigValue> from_node(const ValueRule& rule,
                                        std::string_view key, const Node& node);
   std::optional<ConfigValue> list_of_words(const ValueRule& rule,
                                            std::string_view key,
                                            const Node& node);
-  std::optional<int64_t> meaning(const ValueRule& rule, std::string_view key,
-                                 std::string_view word);
   std::optional<ConfigValue> word(const ValueRule& rule, std::string_view key,
-                                  const Node& node);
+                                  std::string_view text, std::string_view verb);
   std::optional<ConfigValue> otherwise(
       const ValueRule& rule, std::string_view key,
       const std::optional<Expression>& expression, std::string_view state);
@@ -116,13 +113,10 @@ class ConfigValues {
   bool fits_layers(std::string_view key, const Node& list);
   bool is_ambiguous(const ValueRule& rule, std::string_view key,
                     const Node& node);
-  std::optional<ConfigValue> in_layer(const Expression& expression,
-                                      int64_t layer, std::string& why);
   std::optional<ConfigValue> checked(const ValueRule& rule,
                                      std::string_view key, ConfigValue value);
   void require(const Requirement& requirement);
   std::optional<ConfigValue> from_class(const ValueRule& rule);
-  bool is_null_in_class(const ValueRule& rule) const;
   std::vector<std::string> spellings(std::string_view key) const;
   std::set<std::string, std::less<>> read_keys() const;
   std::vector<std::string> left_out() const;

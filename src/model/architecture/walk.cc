@@ -186,8 +186,8 @@ class Walk {
     if (!biased) return false;
     const auto tensor = [&](const std::string& suffix, const Shape& rest,
                             const ParameterKind& rest_kinds) {
-      CheckpointTensor result{name + suffix, {dtype, stack.sizes}, false,
-                              false,         stack.kinds,          one.kind};
+      CheckpointTensor result{
+          name + suffix, {dtype, stack.sizes}, stack.kinds, one.kind};
       Shape& all = result.type.shape;
       all.insert(all.end(), rest.begin(), rest.end());
       result.kind.insert(result.kind.end(), rest_kinds.begin(),
@@ -229,8 +229,8 @@ class Walk {
           scope.values->refuse_spent_work();
           return false;
         }
-        const bool is_packed = scheme && *scheme != nullptr;
-        if (lora_ && is_packed && is_of_expert(place, linear)) {
+        if (lora_ && scheme.value_or(nullptr) != nullptr &&
+            is_of_expert(place, linear)) {
           lora_->meet_packed_expert({LoraSite::Kind::Expert, place.path, ""});
         }
         const auto tensors =
@@ -300,19 +300,14 @@ class Walk {
   bool adapters(const std::string& module, int64_t rank,
                 const ExpertWeight& weight, ModuleStep::Kind kind) {
     const DType dtype = lora_->lora().dtype;
-    CheckpointTensor down{module + ".lora_A.default.weight",
-                          {dtype, {rank, weight.in}},
-                          false,
-                          false,
-                          {DimKind(), weight.in_kind},
-                          kind};
-    CheckpointTensor up{module + ".lora_B.default.weight",
-                        {dtype, {weight.out, rank}},
-                        false,
-                        false,
-                        {weight.out_kind, DimKind()},
-                        kind};
-    return add(std::move(down)) && add(std::move(up));
+    return add({module + ".lora_A.default.weight",
+                {dtype, {rank, weight.in}},
+                {DimKind(), weight.in_kind},
+                kind}) &&
+           add({module + ".lora_B.default.weight",
+                {dtype, {weight.out, rank}},
+                {weight.out_kind, DimKind()},
+                kind});
   }
 
   // Adds the adapters of the stacks of experts that were read. The name of the
@@ -344,9 +339,7 @@ class Walk {
       if (!problem->help.empty()) report.help(problem->help);
       return false;
     }
-    for (std::string& each : lora_->remarks()) {
-      remarks_.push_back(std::move(each));
-    }
+    std::ranges::move(lora_->remarks(), std::back_inserter(remarks_));
     return true;
   }
 
@@ -408,8 +401,7 @@ class Walk {
     stack.sizes.push_back(*count);
     stack.kinds.push_back({std::string(one.count->leading_name()), *count, {}});
     stack.kinds.back().axis = stack.kinds.back().label;
-    ValueScope inner = scope;
-    return steps(one.steps, inner, joined_name(prefix, one.name), stack) &&
+    return steps(one.steps, scope, joined_name(prefix, one.name), stack) &&
            stack_adapters(one, scope, prefix);
   }
 
@@ -431,12 +423,12 @@ class Walk {
       for (const auto& [name, expression] : one.arguments) {
         found.push_back(&expression);
       }
-      if (one.kind == ModuleStep::Kind::Block) {
-        const auto block = all.blocks.find(one.what);
-        if (block != all.blocks.end()) {
-          for (const BlockArgument& argument : block->second.takes) {
-            if (argument.otherwise) found.push_back(&*argument.otherwise);
-          }
+      const auto block = one.kind == ModuleStep::Kind::Block
+                             ? all.blocks.find(one.what)
+                             : all.blocks.end();
+      if (block != all.blocks.end()) {
+        for (const BlockArgument& argument : block->second.takes) {
+          if (argument.otherwise) found.push_back(&*argument.otherwise);
         }
       }
       collect(all, one.steps, found);
@@ -485,18 +477,14 @@ class Walk {
                     const std::string& prefix, const Stack& stack) {
     const auto count = scope.integer(*one.count, 0, kMaxCount);
     if (!count) return false;
-    int64_t start = 0;
-    if (one.start) {
-      const auto found = scope.integer(*one.start, 0, kMaxCount);
-      if (!found) return false;
-      start = *found;
-    }
-    std::vector<const Expression*> all;
-    collect(scope.values->architecture(), one.steps, all);
+    const auto start =
+        one.start ? scope.integer(*one.start, 0, kMaxCount) : int64_t{0};
+    if (!start) return false;
     std::vector<const Expression*> varying;
-    for (const Expression* expression : all) {
-      if (scope.varies(*expression, one.index)) varying.push_back(expression);
-    }
+    collect(scope.values->architecture(), one.steps, varying);
+    std::erase_if(varying, [&](const Expression* expression) {
+      return !scope.varies(*expression, one.index);
+    });
     ValueScope inner = scope;
     inner.own.emplace_back(one.index, ConfigValue());
     std::unordered_map<std::string, size_t> known;
@@ -504,7 +492,7 @@ class Walk {
     std::vector<size_t> class_of;
     int64_t total = into_ == nullptr ? written_ : std::ssize(*into_);
     int64_t held = 0;
-    for (int64_t i = start; i < start + *count; ++i) {
+    for (int64_t i = *start; i < *start + *count; ++i) {
       inner.own.back().second = ConfigValue::of(i);
       std::string key;
       if (!inner.append_values(varying, i, key)) return false;
@@ -532,8 +520,8 @@ class Walk {
     std::vector<bool> seen(classes.size(), false);
     for (int64_t i = 0; i < *count; ++i) {
       const std::string name =
-          joined_name(prefix, numbered_name(one.name, one.index, start + i));
-      const size_t number = class_of[static_cast<size_t>(i)];
+          joined_name(prefix, numbered_name(one.name, one.index, *start + i));
+      const size_t number = nth(class_of, i);
       const bool is_first = !seen[number];
       seen[number] = true;
       if (!stamp(name, classes[number], is_first)) return false;
@@ -552,23 +540,19 @@ class Walk {
   bool stamp(const std::string& prefix, const Tensors& tensors, bool is_first) {
     std::string name;
     for (const CheckpointTensor& tensor : tensors) {
-      if (into_ == nullptr && manifest_ == nullptr && !is_first) {
-        written_ += tensor.only_explained ? 0 : 1;
-        continue;
-      }
+      const bool is_written = into_ == nullptr && !tensor.only_explained;
+      written_ += is_written ? 1 : 0;
+      if (into_ == nullptr && manifest_ == nullptr && !is_first) continue;
       name = prefix;
       if (!tensor.name.empty() && !prefix.empty()) name += '.';
       name += tensor.name;
       if (into_ != nullptr) {
         into_->push_back(tensor);
         into_->back().name = name;
-      } else if (tensor.only_explained) {
-        if (is_first) record_kind(name, tensor);
-      } else {
-        ++written_;
-        if (!put(name, tensor)) return false;
-        if (is_first) record_kind(name, tensor);
+        continue;
       }
+      if (is_written && !put(name, tensor)) return false;
+      if (is_first) record_kind(name, tensor);
     }
     return true;
   }
@@ -603,8 +587,7 @@ bool write_tensors(ConfigValues& values, const ArchitectureClass& model_class,
   if (!walk.run(values, model_class)) return false;
   manifest.kinds =
       std::make_shared<const ParameterKinds>(std::move(walk.explained().kinds));
-  std::move(walk.remarks().begin(), walk.remarks().end(),
-            std::back_inserter(manifest.remarks));
+  std::ranges::move(walk.remarks(), std::back_inserter(manifest.remarks));
   return true;
 }
 

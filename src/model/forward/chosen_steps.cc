@@ -42,11 +42,15 @@ bool choose(const ForwardStep& step, const ValueScope& scope,
   using Kind = ForwardStep::Kind;
   if (step.kind == Kind::Require) {
     const auto holds = scope.flag(*step.argument("require"));
-    if (holds == false) reports.refused(scope.filled(step.message));
+    if (holds == false) {
+      reports.diags.error(Code::UnsupportedConfig, reports.config,
+                          scope.filled(step.message));
+    }
     return holds.value_or(false);
   }
   if (step.kind == Kind::Note) {
-    reports.note(scope.filled(step.message));
+    reports.diags.report(Code::UnsupportedConfig, Severity::Note,
+                         reports.config, scope.filled(step.message));
     return true;
   }
   if (step.kind == Kind::Switch) {

@@ -11,6 +11,7 @@
 #include <functional>
 #include <vector>
 
+#include "base/diagnostic.h"
 #include "model/architecture/architecture.h"
 #include "model/architecture/scope.h"
 
@@ -21,12 +22,12 @@ struct ChosenSteps {
   std::deque<ForwardStep> changed;        // the modified ones of `steps`
 };
 
-// Callbacks of choose_steps().
+// How choose_steps() reports.
 struct StepReports {
   // Counts a step. Returns false if the pass has too many, which is reported.
   std::function<bool(Span)> counted;
-  std::function<void(const std::string& message)> note;
-  std::function<void(const std::string& message)> refused;
+  Span config;  // for messages
+  Diagnostics& diags;
 };
 
 // Appends the steps that run to `chosen`. Returns false, with the reason

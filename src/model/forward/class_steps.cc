@@ -8,22 +8,6 @@
 #include "model/forward/modules.h"
 
 namespace shardplan {
-namespace {
-
-// Returns the first weight of a head if the checkpoint has none of the head's
-// weights. Returns "" if it has one or the head needs none, and if an argument
-// has no value, which is reported.
-std::string missing_head(const ForwardDefinition& model, ConfigValues& values,
-                         const ForwardWriter& out, const ModuleStep& step) {
-  const ModuleBlock& block = *computed_block(*model.architecture, step);
-  const ValueScope root{&values, false, {}};
-  const auto scope = root.within(block.takes, block.shared, step.arguments);
-  if (!scope) return "";
-  return missing_weight(out, *model.architecture, block.steps, *scope,
-                        step.name);
-}
-
-}  // namespace
 
 const ModuleBlock* computed_block(const Architecture& architecture,
                                   const ModuleStep& step) {
@@ -59,7 +43,16 @@ std::vector<const ModuleStep*> class_steps(const ForwardDefinition& model,
     return {};
   }
   std::string missing;
-  if (count > 1) missing = missing_head(model, values, out, *steps[count - 1]);
+  if (count > 1) {
+    const ModuleStep& head = *steps[count - 1];
+    const ModuleBlock& block = *computed_block(*model.architecture, head);
+    const auto scope = root.within(block.takes, block.shared, head.arguments);
+    // If an argument has no value, that is reported.
+    if (scope) {
+      missing = missing_weight(out, *model.architecture, block.steps, *scope,
+                               head.name);
+    }
+  }
   if (!missing.empty()) --count;
   const bool has_head = count == steps.size();
   const bool is_main = &model_class == &model.architecture->classes.front();

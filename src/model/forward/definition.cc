@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "model/forward/class_steps.h"
+
 namespace shardplan {
 
 Node ForwardDefinition::map() const {
@@ -57,13 +59,9 @@ std::vector<int64_t> model_table(const ForwardDefinition& model,
 
 bool is_computed(const Architecture& architecture,
                  const ArchitectureClass& model_class) {
-  return std::all_of(model_class.steps.begin(), model_class.steps.end(),
-                     [&](const ModuleStep& step) {
-                       const auto block = architecture.blocks.find(step.what);
-                       return step.kind == ModuleStep::Kind::Block &&
-                              block != architecture.blocks.end() &&
-                              block->second.forward;
-                     });
+  return std::ranges::all_of(model_class.steps, [&](const ModuleStep& step) {
+    return computed_block(architecture, step) != nullptr;
+  });
 }
 
 }  // namespace shardplan

@@ -1,19 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/forward/experts.h"
 
+#include <algorithm>
 #include <string_view>
 #include <utility>
-
-#include "base/text.h"
 
 namespace shardplan {
 namespace {
 
 // The value of `gate` in architectures whose experts have no gate.
 constexpr std::string_view kNoGate = "none";
-
-constexpr const char* kLoraIn = ".lora_A.weight";
-constexpr const char* kLoraOut = ".lora_B.weight";
 
 // One expert, or all experts as a stack.
 struct Expert {
@@ -30,25 +26,26 @@ class ExpertsWriter {
   ExpertsWriter(ForwardWriter& out, const ExpertsUse& use)
       : out_(out),
         use_(use),
-        capacity_(out.pass().capacity.value_or(out.pass().length)) {}
+        pass_(out.pass()),
+        capacity_(pass_.capacity.value_or(pass_.length)) {}
 
   void run() {
     AttributeValues places = {{"experts", number(use_.experts)}};
-    if (out_.pass().capacity || use_.inputs_weighed) {
+    if (pass_.capacity || use_.inputs_weighed) {
       places.emplace_back("capacity", number(capacity_));
     }
     // With a capacity, the tokens that are dropped depend on the whole
     // sequence.
     AttributeValues groups;
-    const int64_t parts = out_.pass().token_groups;
-    if (parts > 1 && out_.pass().length % parts == 0 && !out_.pass().capacity) {
+    const int64_t parts = pass_.token_groups;
+    if (parts > 1 && pass_.length % parts == 0 && !pass_.capacity) {
       groups = {{"groups", number(parts)}};
     }
     places.insert(places.end(), groups.begin(), groups.end());
     const bool separate = !has(use_.down);
     // Stacked experts may be sharded over an axis of the batch. The weights
     // then determine which device sends what, which no label can express.
-    const ValueLabels labels = separate || out_.pass().experts_whole
+    const ValueLabels labels = separate || pass_.experts_whole
                                    ? ValueLabels{"", "BATCH", "", ""}
                                    : ValueLabels{};
     std::string x = use_.x;
@@ -59,7 +56,7 @@ class ExpertsWriter {
     const std::string answers =
         separate ? one_by_one(sent)
                  : mlp({sent, use_.at, use_.modules, use_.experts,
-                        out_.pass().experts_whole
+                        pass_.experts_whole
                             ? ValueLabels{"", "BATCH", "", "MLP_INTERMEDIATE"}
                             : ValueLabels{}});
     const ValueLabels tokens = {"BATCH", "LENGTH", ""};
@@ -70,11 +67,9 @@ class ExpertsWriter {
     }
     const std::string said =
         out_.op("combine", {answers, choices}, use_.at + ".said", groups);
-    const ForwardPass& pass = out_.pass();
-    const std::string by_choice = out_.op(
-        "reshape", {said}, use_.at + ".said:choices",
-        {{"shape",
-          Shape{pass.batch, pass.length, *use_.inputs_weighed, use_.hidden}}});
+    const std::string by_choice = out_.reshaped(
+        said, {pass_.batch, pass_.length, *use_.inputs_weighed, use_.hidden},
+        use_.at + ".said:choices");
     out_.op("sum", {by_choice}, use_.result,
             {{"dims", std::vector<int64_t>{2}}, {"keep", 0.0}}, tokens);
   }
@@ -82,20 +77,18 @@ class ExpertsWriter {
  private:
   // Makes a token per choice, multiplied by the share of the choice.
   void weigh_inputs(std::string& x, std::string& choices) {
-    const ForwardPass& pass = out_.pass();
     const int64_t k = *use_.inputs_weighed;
-    const std::string rows =
-        out_.op("reshape", {x}, use_.at + ".tokens",
-                {{"shape", Shape{pass.batch, pass.length, 1, use_.hidden}}});
+    const std::string rows = out_.reshaped(
+        x, {pass_.batch, pass_.length, 1, use_.hidden}, use_.at + ".tokens");
     const std::string shares =
-        out_.op("reshape", {use_.shares}, use_.at + ".shares:rows",
-                {{"shape", Shape{pass.batch, pass.length, k, 1}}});
+        out_.reshaped(use_.shares, {pass_.batch, pass_.length, k, 1},
+                      use_.at + ".shares:rows");
     const std::string weighed =
         out_.op("multiply", {rows, shares}, use_.at + ".weighed:choices");
-    x = out_.op("reshape", {weighed}, use_.at + ".weighed",
-                {{"shape", Shape{pass.batch, pass.length * k, use_.hidden}}});
-    choices = out_.op("reshape", {choices}, use_.at + ".choices:rows",
-                      {{"shape", Shape{pass.batch, pass.length * k, 1}}});
+    x = out_.reshaped(weighed, {pass_.batch, pass_.length * k, use_.hidden},
+                      use_.at + ".weighed");
+    choices = out_.reshaped(choices, {pass_.batch, pass_.length * k, 1},
+                            use_.at + ".choices:rows");
   }
 
   bool has(const ExpertKernel& kernel) const {
@@ -104,23 +97,18 @@ class ExpertsWriter {
   }
 
   std::string one_by_one(const std::string& sent) {
-    const ForwardPass& pass = out_.pass();
     const ValueLabels labels = {"BATCH", "", ""};
     std::vector<std::string> answers;
     for (int64_t e = 0; e < use_.experts && out_.good(); ++e) {
       const std::string at = use_.at + ".experts." + std::to_string(e);
-      const std::string row =
-          out_.op("slice", {sent}, at + ".input:row",
-                  {{"dim", 0.0}, {"begin", number(e)}, {"end", number(e + 1)}});
-      const std::string x = out_.op(
-          "reshape", {row}, at + ".input",
-          {{"shape", Shape{pass.batch, capacity_, use_.hidden}}}, labels);
+      const std::string row = out_.sliced(sent, 0, e, e + 1, at + ".input:row");
+      const std::string x = out_.reshaped(
+          row, {pass_.batch, capacity_, use_.hidden}, at + ".input", labels);
       const std::string weights = use_.modules + "." + std::to_string(e);
       const std::string answer =
           mlp({x, at, weights, 0, {"BATCH", "", "MLP_INTERMEDIATE"}, e});
-      answers.push_back(
-          out_.op("reshape", {answer}, answer + ":row",
-                  {{"shape", Shape{1, pass.batch, capacity_, use_.hidden}}}));
+      answers.push_back(out_.reshaped(
+          answer, {1, pass_.batch, capacity_, use_.hidden}, answer + ":row"));
     }
     if (answers.size() == 1) return answers.front();
     return out_.op("concatenate", std::move(answers), use_.at + ".answers",
@@ -130,40 +118,40 @@ class ExpertsWriter {
   // The outputs of experts have no labels: if the down projection leaves
   // partial sums, they are reduced after the outputs are combined.
   std::string mlp(const Expert& expert) {
+    const std::string gate = expert.at + ".gate";
+    const std::string up = expert.at + ".up";
     const std::string mixed = expert.at + ".hidden";
     if (!use_.gated) {
-      linear(expert, expert.x, use_.up, use_.hidden, use_.inner, ".up");
-      out_.activation(use_.activation, expert.at + ".up", mixed, expert.inner);
-      return linear(expert, mixed, use_.down, use_.inner, use_.hidden,
-                    ".answer");
-    }
-    const auto [gate, up] = gate_and_up(expert);
-    if (use_.mix) {
-      use_.mix(gate, up, expert.at, mixed);
+      linear(expert, expert.x, use_.up, use_.hidden, use_.inner, up);
+      out_.activation(use_.activation, up, mixed, expert.inner);
     } else {
-      const std::string active =
-          out_.activation(use_.activation, gate, expert.at + ".active");
-      out_.op("multiply", {active, up}, mixed, {}, expert.inner);
+      write_gate_and_up(expert, gate, up);
+      if (use_.mix) {
+        use_.mix(gate, up, expert.at, mixed);
+      } else {
+        const std::string active =
+            out_.activation(use_.activation, gate, expert.at + ".active");
+        out_.op("multiply", {active, up}, mixed, {}, expert.inner);
+      }
     }
-    return linear(expert, mixed, use_.down, use_.inner, use_.hidden, ".answer");
+    return linear(expert, mixed, use_.down, use_.inner, use_.hidden,
+                  expert.at + ".answer");
   }
 
   std::string linear(const Expert& expert, const std::string& x,
                      const ExpertKernel& kernel, int64_t in, int64_t out,
-                     const char* result) {
-    LinearUse use;
-    use.x = x;
-    use.parameter = expert.weights + "." + kernel.name;
-    use.in = in;
-    use.out = out;
-    use.result = expert.at + result;
-    use.stack = expert.stack;
-    use.biased = kernel.biased;
-    use.conv1d = kernel.inputs_first;
-    use.weight_name = kernel.weight_name;
-    use.bias_name = kernel.bias_name;
-    use.lora = lora_of(expert, kernel, out);
-    return out_.linear(use);
+                     const std::string& result) {
+    return out_.linear({.x = x,
+                        .parameter = expert.weights + "." + kernel.name,
+                        .in = in,
+                        .out = out,
+                        .result = result,
+                        .biased = kernel.biased,
+                        .conv1d = kernel.inputs_first,
+                        .stack = expert.stack,
+                        .weight_name = kernel.weight_name,
+                        .bias_name = kernel.bias_name,
+                        .lora = lora_of(expert, kernel, out)});
   }
 
   // Returns the adapters of the stack that contains a kernel. If both stacks
@@ -197,50 +185,39 @@ class ExpertsWriter {
     return lora;
   }
 
-  std::pair<std::string, std::string> gate_and_up(const Expert& expert) {
-    const std::string gate = expert.at + ".gate";
-    const std::string up = expert.at + ".up";
+  void write_gate_and_up(const Expert& expert, const std::string& gate,
+                         const std::string& up) {
     // Gate and up are one matrix, as in transformers 5.
     const std::string fused = expert.weights + "." + use_.both.name;
-    if (out_.has(fused) || out_.has(fused + use_.both.weight_name)) {
-      const std::string both = linear(expert, expert.x, use_.both, use_.hidden,
-                                      2 * use_.inner, ".gate_up");
-      if (use_.in_turns) return every_other(expert, both, gate, up);
-      const double middle = number(use_.inner);
-      out_.op("slice", {both}, gate,
-              {{"dim", -1.0}, {"begin", 0.0}, {"end", middle}});
-      out_.op("slice", {both}, up,
-              {{"dim", -1.0}, {"begin", middle}, {"end", 2 * middle}});
-      return {gate, up};
+    if (!out_.has(fused) && !out_.has(fused + use_.both.weight_name)) {
+      linear(expert, expert.x, use_.gate, use_.hidden, use_.inner, gate);
+      linear(expert, expert.x, use_.up, use_.hidden, use_.inner, up);
+      return;
     }
-    linear(expert, expert.x, use_.gate, use_.hidden, use_.inner, ".gate");
-    linear(expert, expert.x, use_.up, use_.hidden, use_.inner, ".up");
-    return {gate, up};
-  }
-
-  std::pair<std::string, std::string> every_other(const Expert& expert,
-                                                  const std::string& both,
-                                                  const std::string& gate,
-                                                  const std::string& up) {
-    Shape rows = {out_.pass().batch, capacity_, use_.inner};
+    const std::string both = linear(expert, expert.x, use_.both, use_.hidden,
+                                    2 * use_.inner, expert.at + ".gate_up");
+    if (!use_.in_turns) {
+      out_.sliced(both, -1, 0, use_.inner, gate);
+      out_.sliced(both, -1, use_.inner, 2 * use_.inner, up);
+      return;
+    }
+    Shape rows = {pass_.batch, capacity_, use_.inner};
     if (expert.stack > 0) rows.insert(rows.begin(), expert.stack);
     Shape pairs = rows;
     pairs.push_back(2);
-    const std::string paired =
-        out_.op("reshape", {both}, both + ":pairs", {{"shape", pairs}});
-    double first = 0;
+    const std::string paired = out_.reshaped(both, pairs, both + ":pairs");
+    int64_t column = 0;
     for (const std::string& name : {gate, up}) {
       const std::string part =
-          out_.op("slice", {paired}, name + ":column",
-                  {{"dim", -1.0}, {"begin", first}, {"end", first + 1}});
-      out_.op("reshape", {part}, name, {{"shape", rows}});
-      first += 1;
+          out_.sliced(paired, -1, column, column + 1, name + ":column");
+      out_.reshaped(part, rows, name);
+      ++column;
     }
-    return {gate, up};
   }
 
   ForwardWriter& out_;
   const ExpertsUse& use_;
+  const ForwardPass& pass_;
   int64_t capacity_;  // tokens that an expert has room for
 };
 
@@ -260,23 +237,11 @@ const ModuleStep* experts_of(const std::vector<ModuleStep>& modules,
 // because they consist of blocks or are stored as in other versions.
 const ModuleStep* layer_of(const ModuleStep* experts, const std::string& name) {
   if (experts == nullptr) return nullptr;
-  for (const ModuleStep& each : experts->steps) {
-    if (each.kind == ModuleStep::Kind::Linear && each.name == name) {
-      return &each;
-    }
-  }
-  return nullptr;
-}
-
-bool read_kernel(const ModuleStep* layer, const ValueScope& scope,
-                 ExpertKernel& kernel) {
-  if (layer == nullptr) return true;
-  const auto biased = scope.flag(layer->bias, false);
-  kernel.biased = biased.value_or(false);
-  kernel.inputs_first = layer->inputs_first;
-  kernel.weight_name = layer->weight_name;
-  kernel.bias_name = layer->bias_name;
-  return biased.has_value();
+  const auto layer =
+      std::ranges::find_if(experts->steps, [&](const ModuleStep& each) {
+        return each.kind == ModuleStep::Kind::Linear && each.name == name;
+      });
+  return layer == experts->steps.end() ? nullptr : &*layer;
 }
 
 }  // namespace
@@ -295,8 +260,14 @@ std::optional<ExpertsUse> read_experts(const ForwardStep& step,
     }
     if (kernel == &use.gate && kernel->name == kNoGate) use.gated = false;
     const ModuleStep* const layer = layer_of(experts, kernel->name);
-    if (!read_kernel(layer, modules_scope, *kernel)) return std::nullopt;
-    if (kernel == &use.both && layer != nullptr) {
+    if (layer == nullptr) continue;
+    const auto biased = modules_scope.flag(layer->bias, false);
+    if (!biased) return std::nullopt;
+    kernel->biased = *biased;
+    kernel->inputs_first = layer->inputs_first;
+    kernel->weight_name = layer->weight_name;
+    kernel->bias_name = layer->bias_name;
+    if (kernel == &use.both) {
       use.in_turns = layer->dims.front().per.has_value();
     }
   }

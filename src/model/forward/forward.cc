@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "model/architecture/layouts.h"
 #include "model/architecture/scope.h"
 #include "model/forward/chosen_steps.h"
@@ -26,30 +27,31 @@ constexpr int64_t kMaxOperations = 1'000'000;
 constexpr int64_t kStepsOfTurn = 16;
 
 using Names = std::vector<std::string>;
+using Arguments = std::vector<std::pair<std::string, ConfigValue>>;
 
 // The state of a call while its block is being written.
 struct Frame {
-  ValueScope modules_scope;                          // for its modules
-  const std::vector<ModuleStep>* modules = nullptr;  // null: it has none
-  std::string prefix;                                // for their names
-  ValueScope scope;                                  // for its computation
-  std::string at;  // prefix for the names of its values
-  std::map<std::string, std::string, std::less<>> values;  // graph names
+  ValueScope modules_scope;  // for its modules
+  const std::vector<ModuleStep>* modules = nullptr;
+  std::string prefix;  // for their names
+  ValueScope scope;    // for its computation
+  std::string at;      // prefix for the names of its values
+  std::map<std::string, std::string, std::less<>> values = {};  // graph names
   // The names that the calling block gives its results.
-  std::map<std::string, std::string, std::less<>> results;
-  std::string target;  // the first of these, in the graph
+  std::map<std::string, std::string, std::less<>> results = {};
+  std::string target = {};  // the first of these, in the graph
   // How many later steps make a value of this name: the last one gets it.
-  std::map<std::string, int, std::less<>> to_come;
+  std::map<std::string, int, std::less<>> to_come = {};
 };
 
 // A call of a block: its operands, the names of its results, its arguments.
 struct BlockUse {
-  Names in;
-  Names out;
-  std::string at;
-  std::vector<std::pair<std::string, ConfigValue>> arguments;
-  ValueLabels axes;
-  Span where;
+  Names in = {};
+  Names out = {};
+  std::string at = {};
+  Arguments arguments = {};
+  ValueLabels axes = {};
+  Span where = {};
 };
 
 class ForwardWalk {
@@ -60,16 +62,9 @@ class ForwardWalk {
         values_(values),
         out_(out),
         diags_(diags),
-        rotations_(values.config(), out.pass(), model.is_small, diags) {
-    reports_.counted = [this](Span where) { return counted(where); };
-    reports_.note = [this](const std::string& message) {
-      diags_.report(Code::UnsupportedConfig, Severity::Note, model_.where(),
-                    message);
-    };
-    reports_.refused = [this](const std::string& message) {
-      diags_.error(Code::UnsupportedConfig, model_.where(), message);
-    };
-  }
+        rotations_(values.config(), out.pass(), model.is_small, diags),
+        reports_{[this](Span where) { return counted(where); }, model.where(),
+                 diags} {}
 
   void run() {
     const auto layers = values_.find("layers");
@@ -77,7 +72,9 @@ class ForwardWalk {
     const auto steps = class_steps(model_, values_, out_, diags_);
     if (steps.empty()) good_ = false;
     if (!good()) return;
-    inputs_ = inputs(*block_of(*steps.front())->forward);
+    const BlockForward& first = *block_of(*steps.front())->forward;
+    write_inputs(first);
+    inputs_ = first.takes;
     Names results = inputs_;
     for (size_t i = 0; i < steps.size() && good(); ++i) {
       const bool is_last = i + 1 == steps.size();
@@ -104,8 +101,7 @@ class ForwardWalk {
   }
 
   // Writes the inputs of the model's first block.
-  Names inputs(const BlockForward& forward) {
-    Names names;
+  void write_inputs(const BlockForward& forward) {
     const ValueScope root{&values_, false, {}};
     for (const std::string& name : forward.takes) {
       const InputRule* const rule = model_.architecture->find_input(name);
@@ -114,9 +110,7 @@ class ForwardWalk {
       } else if (!write_input(*rule, root, out_)) {
         good_ = false;
       }
-      names.push_back(name);
     }
-    return names;
   }
 
   const ModuleBlock* block_of(const ModuleStep& step) const {
@@ -130,16 +124,14 @@ class ForwardWalk {
                    bool is_last) {
     const ModuleBlock& block = *block_of(step);
     const ValueScope root{&values_, false, {}};
-    BlockUse use;
     in.resize(std::min(in.size(), block.forward->takes.size()));
-    use.in = std::move(in);
+    BlockUse use{.in = std::move(in), .where = step.where};
     // After the previous step's results, a head can read the model's inputs.
     for (size_t i = use.in.size(); i < block.forward->takes.size(); ++i) {
       const std::string& name = block.forward->takes[i];
-      if (std::count(inputs_.begin(), inputs_.end(), name) == 0) break;
+      if (!contains(inputs_, name)) break;
       use.in.push_back(name);
     }
-    use.where = step.where;
     // The output of a model without a head is its hidden states.
     for (const std::string& name : block.forward->gives) {
       use.out.push_back(is_last && is_body ? "last_hidden_state" : name);
@@ -157,12 +149,11 @@ class ForwardWalk {
       refuse(use.where, "blocks nest too deeply");
       return {};
     }
-    Frame frame;
-    frame.modules_scope = scope;
-    frame.modules = &block.steps;
-    frame.prefix = prefix;
-    frame.at = use.at;
-    frame.scope = std::move(scope);
+    Frame frame{.modules_scope = scope,
+                .modules = &block.steps,
+                .prefix = prefix,
+                .scope = std::move(scope),
+                .at = use.at};
     if (!forward_arguments(forward, use, frame.scope)) return {};
     for (size_t i = 0; i < forward.takes.size() && i < use.in.size(); ++i) {
       frame.values[forward.takes[i]] = use.in[i];
@@ -181,22 +172,11 @@ class ForwardWalk {
     return given;
   }
 
-  // Adds the arguments of a computation and the sizes of the pass to `scope`.
+  // Adds to `scope` the arguments of a computation, which are those of the call
+  // or else the defaults of the block, and the sizes of the pass.
   bool forward_arguments(const BlockForward& forward, const BlockUse& use,
                          ValueScope& scope) {
-    if (!take_arguments(forward.arguments, use, scope)) return false;
-    add_pass_sizes(out_.pass(), scope);
-    const auto padding = values_.config().at("pad_token_id");
-    scope.own.emplace_back(
-        kPaddingToken,
-        ConfigValue::of(padding ? padding->integer().value_or(-1) : -1));
-    return true;
-  }
-
-  // Adds the arguments of the call, or else the defaults of the block.
-  bool take_arguments(const std::vector<BlockArgument>& wanted,
-                      const BlockUse& use, ValueScope& scope) {
-    for (const BlockArgument& each : wanted) {
+    for (const BlockArgument& each : forward.arguments) {
       std::optional<ConfigValue> found;
       if (const ConfigValue* const given = argument(use, each.name)) {
         found = *given;
@@ -208,6 +188,11 @@ class ForwardWalk {
       if (!has(found)) return false;
       scope.own.emplace_back(each.name, *std::move(found));
     }
+    add_pass_sizes(out_.pass(), scope);
+    const auto padding = values_.config().at("pad_token_id");
+    scope.own.emplace_back(
+        kPaddingToken,
+        ConfigValue::of(padding ? padding->integer().value_or(-1) : -1));
     return true;
   }
 
@@ -328,13 +313,6 @@ class ForwardWalk {
     return std::nullopt;
   }
 
-  std::optional<std::string> text(const Expression& expression,
-                                  const ValueScope& scope) {
-    const auto found = scope.of_kind(expression, ConfigValue::Kind::Text);
-    if (!has(found)) return std::nullopt;
-    return found->text;
-  }
-
   void operation(const ForwardStep& one, Frame& frame) {
     AttributeValues attributes;
     for (const ForwardAttribute& each : one.attributes) {
@@ -366,28 +344,29 @@ class ForwardWalk {
             axes(one, rank, frame.scope));
   }
 
-  std::optional<FoundModule> module_of(const Frame& frame,
-                                       const std::string& name) {
-    if (frame.modules == nullptr) return std::nullopt;
-    return find_module(*frame.modules, frame.modules_scope, name, good_);
+  // Adds the values that the arguments of a step have in `scope`.
+  bool add_arguments(const ForwardStep& one, const ValueScope& scope,
+                     Arguments& arguments) {
+    for (const auto& [name, expression] : one.arguments) {
+      auto found = scope.value(expression);
+      if (!has(found)) return false;
+      arguments.emplace_back(name, *std::move(found));
+    }
+    return true;
   }
 
   void apply(const ForwardStep& one, Frame& frame) {
-    BlockUse use;
-    use.in = values(one.in, frame, one.where);
-    use.at = joined_name(frame.at, one.as);
-    use.axes = axes(one, 0, frame.scope);
-    use.where = one.where;
-    for (const auto& [name, expression] : one.arguments) {
-      auto found = frame.scope.value(expression);
-      if (!has(found)) return;
-      use.arguments.emplace_back(name, *std::move(found));
-    }
+    BlockUse use{.in = values(one.in, frame, one.where),
+                 .at = joined_name(frame.at, one.as),
+                 .axes = axes(one, 0, frame.scope),
+                 .where = one.where};
+    if (!add_arguments(one, frame.scope, use.arguments)) return;
     for (const std::string& name : one.out) {
       use.out.push_back(result(name, one.what, frame));
     }
     if (!good()) return;
-    const auto module = module_of(frame, one.what);
+    const auto module =
+        find_module(*frame.modules, frame.modules_scope, one.what, good_);
     Names given;
     if (module) {
       given = apply_module(*module, frame.prefix, std::move(use));
@@ -448,9 +427,8 @@ class ForwardWalk {
   }
 
   const ConfigValue* argument(const BlockUse& use, std::string_view name) {
-    const auto found =
-        std::find_if(use.arguments.begin(), use.arguments.end(),
-                     [&](const auto& each) { return each.first == name; });
+    const auto found = std::ranges::find_if(
+        use.arguments, [&](const auto& each) { return each.first == name; });
     return found == use.arguments.end() ? nullptr : &found->second;
   }
 
@@ -467,7 +445,8 @@ class ForwardWalk {
   // Returns false if the weight is not stored and another one may be.
   bool weight_of(const std::string& which, bool is_last, const ForwardStep& one,
                  Frame& frame) {
-    const auto module = module_of(frame, which);
+    const auto module =
+        find_module(*frame.modules, frame.modules_scope, which, good_);
     if (!module && repeated_weight(which, one, frame)) return true;
     if (!module) {
       refuse(one.where, "the block has no module " + in_backticks(which));
@@ -475,12 +454,8 @@ class ForwardWalk {
     }
     auto shape = module_shape(*module->step, module->scope);
     if (!has(shape)) return false;
-    const bool is_parameter =
-        module->step->kind == ModuleStep::Kind::Parameter ||
-        module->step->kind == ModuleStep::Kind::Buffer;
     const std::string name =
-        without_outer_modules(joined_name(frame.prefix, which)) +
-        (is_parameter ? "" : module->step->weight_name);
+        weight_name(*module->step, joined_name(frame.prefix, which));
     if (!is_last && !out_.has(name)) return false;
     frame.values[one.out.front()] = out_.parameter(name, *shape);
     return true;
@@ -489,7 +464,6 @@ class ForwardWalk {
   // Writes the weights of repeated modules as one; false if there are none.
   bool repeated_weight(const std::string& which, const ForwardStep& one,
                        Frame& frame) {
-    if (frame.modules == nullptr) return false;
     const auto found = find_repeated(*frame.modules, which);
     if (!found) return false;
     const auto count =
@@ -504,26 +478,23 @@ class ForwardWalk {
   }
 
   void unembed(const ForwardStep& one, Frame& frame) {
-    const auto table = text(*one.argument("unembed"), frame.scope);
-    if (!table) return;
+    const auto table =
+        frame.scope.of_kind(*one.argument("unembed"), ConfigValue::Kind::Text);
+    if (!has(table)) return;
     const std::string x = value(one.in.front(), frame, one.where);
-    const auto rows = tables_.find(*table);
-    if (rows == tables_.end()) {
-      const auto module = table_module(*table);
-      if (!module) {
-        refuse(one.where, "there is no embedding " + in_backticks(*table));
-        return;
-      }
-      tables_[*table] = *module;
+    const auto shape = table_shape(table->text);
+    if (!shape) {
+      refuse(one.where, "there is no embedding " + in_backticks(table->text));
+      return;
     }
-    const std::string name = without_outer_modules(*table) + ".weight";
-    out_.unembedded(x, out_.parameter(name, tables_[*table]),
+    const std::string name = without_outer_modules(table->text) + ".weight";
+    out_.times_rows(x, out_.parameter(name, *shape),
                     result(one.out.front(), "unembed", frame),
                     axes(one, 3, frame.scope));
   }
 
   // Returns the shape of an embedding in the block of the first step.
-  std::optional<Shape> table_module(const std::string& table) {
+  std::optional<Shape> table_shape(const std::string& table) {
     const ModuleStep& body = model_.model_class->steps.front();
     const ModuleBlock* const block = block_of(body);
     if (block == nullptr) return std::nullopt;
@@ -538,10 +509,11 @@ class ForwardWalk {
   }
 
   void activation(const ForwardStep& one, Frame& frame) {
-    const auto name = text(*one.argument("activation"), frame.scope);
-    if (!name) return;
+    const auto name = frame.scope.of_kind(*one.argument("activation"),
+                                          ConfigValue::Kind::Text);
+    if (!has(name)) return;
     const std::string x = value(one.in.front(), frame, one.where);
-    out_.activation(*name, x, result(one.out.front(), *name, frame),
+    out_.activation(name->text, x, result(one.out.front(), name->text, frame),
                     axes(one, 3, frame.scope));
   }
 
@@ -562,11 +534,7 @@ class ForwardWalk {
   void heads(const ForwardStep& one, Frame& frame) {
     const Names in = values(one.in, frame, one.where);
     ValueScope scope = frame.scope;
-    for (const auto& [name, expression] : one.arguments) {
-      auto found = frame.scope.value(expression);
-      if (!has(found)) return;
-      scope.own.emplace_back(name, *std::move(found));
-    }
+    if (!add_arguments(one, frame.scope, scope.own)) return;
     const auto sizes = head_sizes(scope);
     if (!sizes) {
       refuse(one.where, in_backticks(one.what) +
@@ -580,10 +548,8 @@ class ForwardWalk {
   }
 
   void experts(const ForwardStep& one, Frame& frame) {
-    static const std::vector<ModuleStep> kNone;
-    auto use = read_experts(one, frame.scope,
-                            frame.modules != nullptr ? *frame.modules : kNone,
-                            frame.modules_scope);
+    auto use =
+        read_experts(one, frame.scope, *frame.modules, frame.modules_scope);
     const Names in = values(one.in, frame, one.where);
     if (!use) good_ = false;
     if (!good()) return;
@@ -651,7 +617,6 @@ class ForwardWalk {
   std::unordered_map<std::string, int> named_;
   Rotations rotations_;
   StepReports reports_;
-  std::map<std::string, Shape> tables_;
   int64_t operations_ = 0;
   int depth_ = 0;
   bool good_ = true;

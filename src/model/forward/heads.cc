@@ -36,8 +36,7 @@ void write_heads(ForwardWriter& out, std::string_view operation,
         : grouped ? Shape{batch, -1, sizes.kv_heads,
                           sizes.heads / sizes.kv_heads, sizes.head_dim}
                   : Shape{batch, -1, sizes.heads, sizes.head_dim};
-    out.op("reshape", in, std::move(result), {{"shape", shape}},
-           std::move(axes));
+    out.reshaped(in.front(), shape, std::move(result), std::move(axes));
   } else if (operation == "attention_scores") {
     const std::string equation =
         grouped ? "bqhgd,bkhd->bhgqk" : "bqhd,bkhd->bhqk";
@@ -48,9 +47,8 @@ void write_heads(ForwardWriter& out, std::string_view operation,
         grouped ? "bhgqk,bkhd->bqhgd" : "bhqk,bkhd->bqhd";
     const std::string mixed =
         out.op("einsum", in, result + ":heads", {{"equation", equation}});
-    out.op("reshape", {mixed}, std::move(result),
-           {{"shape", Shape{batch, -1, sizes.heads * sizes.head_dim}}},
-           std::move(axes));
+    out.reshaped(mixed, {batch, -1, sizes.heads * sizes.head_dim},
+                 std::move(result), std::move(axes));
   }
 }
 

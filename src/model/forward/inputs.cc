@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "model/forward/class_steps.h"
+
 namespace shardplan {
 
 void add_pass_sizes(const ForwardPass& pass, ValueScope& scope) {
@@ -19,18 +21,16 @@ void add_pass_sizes(const ForwardPass& pass, ValueScope& scope) {
 }
 
 bool reads_tokens(const ForwardDefinition& model) {
-  const Architecture& architecture = *model.architecture;
-  if (model.model_class->steps.empty()) return false;
-  const auto block =
-      architecture.blocks.find(model.model_class->steps.front().what);
-  if (block == architecture.blocks.end() || !block->second.forward) {
-    return false;
-  }
-  const std::vector<std::string>& names = block->second.forward->takes;
-  return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
-    const InputRule* const rule = architecture.find_input(name);
-    return rule != nullptr && rule->below;
-  });
+  const std::vector<ModuleStep>& steps = model.model_class->steps;
+  const ModuleBlock* const block =
+      steps.empty() ? nullptr
+                    : computed_block(*model.architecture, steps.front());
+  if (block == nullptr) return false;
+  return std::ranges::any_of(
+      block->forward->takes, [&](const std::string& name) {
+        const InputRule* const rule = model.architecture->find_input(name);
+        return rule != nullptr && rule->below;
+      });
 }
 
 bool write_input(const InputRule& rule, ValueScope scope, ForwardWriter& out) {

@@ -11,45 +11,25 @@
 namespace shardplan {
 namespace {
 
-void write_linear(ForwardWriter& out, const ModuleUse& use, const Shape& shape,
-                  bool biased) {
-  LinearUse linear;
-  linear.x = use.x;
-  linear.parameter = use.name;
-  linear.out = shape[0];
-  linear.in = shape[1];
-  linear.result = use.result;
-  linear.axes = use.axes;
-  linear.biased = biased;
-  linear.conv1d = use.step.inputs_first;
-  linear.weight_name = use.step.weight_name;
-  linear.bias_name = use.step.bias_name;
-  out.linear(linear);
-}
-
-// Gemma stores norm weights as their difference from 1.
-std::optional<std::string> norm_weight(ForwardWriter& out,
-                                       const ValueScope& scope,
-                                       const ModuleUse& use,
-                                       const Shape& shape) {
-  std::string weight = out.parameter(use.name + use.step.weight_name, shape);
-  if (!use.step.offset) return weight;
-  const auto offset = scope.value(*use.step.offset);
-  if (!offset || !offset->is_number()) return std::nullopt;
-  if (offset->as_real() == 0) return weight;
-  return out.op("shift", {weight}, use.result + ":weight",
-                {{"by", offset->as_real()}});
-}
-
 std::string write_norm(ForwardWriter& out, const ValueScope& scope,
                        const ModuleUse& use, const Shape& shape, bool biased) {
   if (use.epsilon == nullptr || !use.epsilon->is_number()) {
     return "a norm has no `epsilon`";
   }
   const bool is_layer_norm = use.step.kind == ModuleStep::Kind::LayerNorm;
-  auto weight = norm_weight(out, scope, use, shape);
-  if (!weight) return "the offset of a norm's weight is not a number";
-  std::vector<std::string> operands = {use.x, *std::move(weight)};
+  std::string weight = out.parameter(use.name + use.step.weight_name, shape);
+  // Gemma stores norm weights as their difference from 1.
+  if (use.step.offset) {
+    const auto offset = scope.value(*use.step.offset);
+    if (!offset || !offset->is_number()) {
+      return "the offset of a norm's weight is not a number";
+    }
+    if (offset->as_real() != 0) {
+      weight = out.op("shift", {weight}, use.result + ":weight",
+                      {{"by", offset->as_real()}});
+    }
+  }
+  std::vector<std::string> operands = {use.x, std::move(weight)};
   if (is_layer_norm && biased) {
     operands.push_back(out.parameter(use.name + use.step.bias_name, shape));
   }
@@ -91,15 +71,20 @@ std::optional<FoundModule> find_module(const std::vector<ModuleStep>& steps,
   return std::nullopt;
 }
 
+std::string weight_name(const ModuleStep& step, std::string_view module) {
+  const bool plain = step.kind == ModuleStep::Kind::Parameter ||
+                     step.kind == ModuleStep::Kind::Buffer;
+  return without_outer_modules(module) + (plain ? "" : step.weight_name);
+}
+
 std::string missing_weight(const ForwardWriter& out,
                            const Architecture& architecture,
                            const std::vector<ModuleStep>& steps,
                            const ValueScope& scope, const std::string& prefix,
                            int depth) {
-  const bool of_blocks =
-      std::all_of(steps.begin(), steps.end(), [](const ModuleStep& step) {
-        return step.kind == ModuleStep::Kind::Block;
-      });
+  const bool of_blocks = std::ranges::all_of(steps, [](const ModuleStep& step) {
+    return step.kind == ModuleStep::Kind::Block;
+  });
   std::string first;
   for (const ModuleStep& each : steps) {
     if (!scope.flag(each.when).value_or(false)) continue;
@@ -114,11 +99,7 @@ std::string missing_weight(const ForwardWriter& out,
       return missing_weight(out, architecture, block->second.steps, *within,
                             joined_name(prefix, each.name), depth + 1);
     }
-    const bool plain = each.kind == ModuleStep::Kind::Parameter ||
-                       each.kind == ModuleStep::Kind::Buffer;
-    const std::string name =
-        without_outer_modules(joined_name(prefix, each.name)) +
-        (plain ? "" : each.weight_name);
+    const std::string name = weight_name(each, joined_name(prefix, each.name));
     if (out.has(name)) return "";
     if (first.empty()) first = name;
   }
@@ -168,8 +149,8 @@ std::string write_repeated(ForwardWriter& out, const RepeatedModule& module,
         out.parameter(name + (plain ? "" : module.module->weight_name), *shape);
     Shape row = *shape;
     row.insert(row.begin(), 1);
-    rows.push_back(out.op("reshape", {weight}, result + ":" + std::to_string(i),
-                          {{"shape", row}}));
+    rows.push_back(
+        out.reshaped(weight, std::move(row), result + ":" + std::to_string(i)));
   }
   if (rows.size() == 1) return rows.front();
   return out.op("concatenate", std::move(rows), std::move(result),
@@ -185,7 +166,16 @@ std::string write_module(ForwardWriter& out, const ValueScope& scope,
   if (!shape || !biased) return "a module's shape is unknown";
   switch (use.step.kind) {
     case Kind::Linear:
-      write_linear(out, use, *shape, *biased);
+      out.linear({.x = use.x,
+                  .parameter = use.name,
+                  .in = (*shape)[1],
+                  .out = (*shape)[0],
+                  .result = use.result,
+                  .axes = use.axes,
+                  .biased = *biased,
+                  .conv1d = use.step.inputs_first,
+                  .weight_name = use.step.weight_name,
+                  .bias_name = use.step.bias_name});
       return "";
     case Kind::Embedding:
       out.op("embedding",

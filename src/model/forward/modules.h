@@ -28,6 +28,10 @@ std::optional<FoundModule> find_module(const std::vector<ModuleStep>& steps,
                                        const ValueScope& scope,
                                        std::string_view name, bool& good);
 
+// Returns the name of a module's weight in the convention, from the module's
+// own name: "layers.0.mlp.up_proj.weight".
+std::string weight_name(const ModuleStep& step, std::string_view module);
+
 // A module within a repetition: "norms.{h}.weight".
 struct RepeatedModule {
   const ModuleStep* repeat = nullptr;

@@ -8,9 +8,11 @@
 #include <utility>
 
 #include "base/checked.h"
+#include "base/words.h"
 #include "core/facts.h"
 #include "model/architecture/scope.h"
 #include "model/config_reader.h"
+#include "model/forward/modules.h"
 
 namespace shardplan {
 namespace {
@@ -21,6 +23,15 @@ struct Environment {
   bool shared = false;
   std::map<std::string, const Expression*, std::less<>> arguments;
 };
+
+// Returns the expression that an argument of the block has; null if the name is
+// not an argument.
+const Expression* argument_of(const Environment* around,
+                              std::string_view name) {
+  if (around == nullptr) return nullptr;
+  const auto found = around->arguments.find(name);
+  return found == around->arguments.end() ? nullptr : found->second;
+}
 
 // The values of names that are known so far.
 using Known = std::map<std::string, ConfigValue, std::less<>>;
@@ -45,20 +56,26 @@ class PartialValues {
           if (!found) return nullptr;
           return &found_values_.emplace_back(*std::move(found));
         },
-        work_, why);
+        work, why);
     --depth_;
     return result;
   }
 
+  std::optional<int64_t> integer(const Expression& expression,
+                                 const Environment* around) {
+    const auto found = evaluated(expression, around);
+    if (!found || found->kind != ConfigValue::Kind::Integer) {
+      return std::nullopt;
+    }
+    return found->integer;
+  }
+
   std::optional<ConfigValue> value(std::string_view name,
                                    const Environment* around) {
-    if (around != nullptr) {
-      const auto argument = around->arguments.find(name);
-      if (argument != around->arguments.end()) {
-        return evaluated(*argument->second, around->caller);
-      }
-      if (around->shared) return std::nullopt;
+    if (const Expression* const argument = argument_of(around, name)) {
+      return evaluated(*argument, around->caller);
     }
+    if (around != nullptr && around->shared) return std::nullopt;
     const auto known = known_values.find(name);
     if (known != known_values.end()) return known->second;
     const ValueRule* const rule = architecture_.find_value(name);
@@ -69,25 +86,25 @@ class PartialValues {
     return from_config_(name);
   }
 
-  // Returns the name that an expression consists of, through arguments; "" if
-  // it is not just a name. A `not` before it inverts `negated`.
-  std::string single_name(const Expression& expression,
-                          const Environment* around, bool& negated) const {
+  // The name that an expression consists of, and whether a `not` precedes it.
+  struct SingleName {
+    std::string name;
+    bool negated = false;
+  };
+  // Looks through arguments. Returns "" if the expression is not just a name.
+  SingleName single_name(const Expression& expression,
+                         const Environment* around) const {
     const auto& nodes = expression.nodes;
-    if (nodes.empty()) return "";
-    const ExpressionNode* node = &nodes.back();
-    if (node->kind == ExpressionNode::Kind::Not) {
-      negated = !negated;
-      node = &nodes[static_cast<size_t>(node->first)];
-    }
-    if (node->kind != ExpressionNode::Kind::Name) return "";
-    if (around != nullptr) {
-      const auto argument = around->arguments.find(node->name);
-      if (argument != around->arguments.end()) {
-        return single_name(*argument->second, around->caller, negated);
-      }
-    }
-    return node->name;
+    if (nodes.empty()) return {};
+    const bool negated = nodes.back().kind == ExpressionNode::Kind::Not;
+    const ExpressionNode& node =
+        negated ? nth(nodes, nodes.back().first) : nodes.back();
+    if (node.kind != ExpressionNode::Kind::Name) return {};
+    const Expression* const argument = argument_of(around, node.name);
+    if (argument == nullptr) return {node.name, negated};
+    SingleName inner = single_name(*argument, around->caller);
+    inner.negated = inner.negated != negated;
+    return inner;
   }
 
   // Sets the value of a name, unless it is known or computed from others.
@@ -101,8 +118,7 @@ class PartialValues {
   // Solves `expression == size` for the one name in it that is not known.
   bool solve(const Expression& expression, const Environment* around,
              int64_t size) {
-    bool negated = false;
-    const std::string name = single_name(expression, around, negated);
+    const std::string name = single_name(expression, around).name;
     if (!name.empty()) return add(name, ConfigValue::of(size));
     if (expression.nodes.empty() ||
         expression.nodes.back().kind != ExpressionNode::Kind::Multiply) {
@@ -111,12 +127,9 @@ class PartialValues {
     const ExpressionNode& root = expression.nodes.back();
     for (const auto& [one, other] : {std::pair{root.first, root.second},
                                      std::pair{root.second, root.first}}) {
-      const auto factor = evaluated(part(expression, one), around);
-      if (!factor || factor->kind != ConfigValue::Kind::Integer ||
-          factor->integer < 1 || size % factor->integer != 0) {
-        continue;
-      }
-      if (solve(part(expression, other), around, size / factor->integer)) {
+      const auto factor = integer(part(expression, one), around);
+      if (factor && *factor > 0 && size % *factor == 0 &&
+          solve(part(expression, other), around, size / *factor)) {
         return true;
       }
     }
@@ -125,7 +138,7 @@ class PartialValues {
 
   // The work for reading the outline. Once it is spent, expressions may have no
   // value although their names are known.
-  Work& work() { return work_; }
+  Work work;
 
   Known known_values;
 
@@ -139,7 +152,6 @@ class PartialValues {
   const Architecture& architecture_;
   FromConfig from_config_;
   std::deque<ConfigValue> found_values_;
-  Work work_;
   int depth_ = 0;
 };
 
@@ -150,10 +162,8 @@ struct OutlineTensor {
   const Environment* around = nullptr;
   bool is_bias = false;
   bool certain = false;
-  // For repeated experts: their repetition, and the name of the tensor if all
-  // experts are one tensor.
-  const ModuleStep* experts = nullptr;
-  std::string stacked_name;
+  // For repeated experts: the name of the tensor if all experts are one tensor.
+  std::string stacked_name = {};
 };
 
 struct OutlineRepeat {
@@ -182,7 +192,7 @@ class Outline {
   void add(std::vector<ModuleStep> steps) {
     for (ModuleStep& step : steps) step.when.reset();
     added_.push_back(std::move(steps));
-    collect(added_.back(), "", nullptr, {true, nullptr, ""});
+    collect(added_.back(), "", nullptr, {});
   }
 
   std::deque<OutlineTensor> tensors;
@@ -192,8 +202,8 @@ class Outline {
  private:
   struct Place {
     bool certain = true;
-    const ModuleStep* experts = nullptr;
-    std::string stacked;  // prefix without the index of the expert
+    // In repeated experts: the prefix without the index of the expert.
+    std::string stacked = {};
   };
 
   // Returns 1 if the condition holds, 0 if not, and -1 if that is unknown.
@@ -210,7 +220,7 @@ class Outline {
     if (depth_ == kMaxBlockDepth) return;
     ++depth_;
     for (const ModuleStep& one : steps) {
-      if (!values_.work().spend()) break;  // blocks nest, so there are many
+      if (!values_.work.spend()) break;  // blocks nest, so there are many
       const int used = state(one.when, around);
       if (used == 0) continue;
       Place inner = place;
@@ -224,7 +234,7 @@ class Outline {
             const Environment* around, Place place) {
     using Kind = ModuleStep::Kind;
     const std::string name = joined_name(prefix, one.name);
-    if (place.experts != nullptr) {
+    if (!place.stacked.empty()) {
       place.stacked = joined_name(place.stacked, one.name);
     }
     switch (one.kind) {
@@ -239,7 +249,7 @@ class Outline {
         for (const ModuleCase& each : one.cases) {
           const int holds = state(each.when, around);
           if (holds == 0) continue;
-          const size_t before = tensors.size();
+          const auto before = std::ssize(tensors);
           collect(each.steps, prefix, around, place);
           note_switch(each, around, before);
           if (holds == 1) return;
@@ -252,23 +262,21 @@ class Outline {
 
   // `before`: the number of tensors before those of the case.
   void note_switch(const ModuleCase& each, const Environment* around,
-                   size_t before) {
+                   std::ptrdiff_t before) {
     if (!each.when || repeats.empty()) return;
-    bool negated = false;
-    const std::string name = values_.single_name(*each.when, around, negated);
+    const auto [name, negated] = values_.single_name(*each.when, around);
     const ValueRule* const rule = architecture_.find_value(name);
     if (rule == nullptr || rule->kind != ValueRule::Kind::Table || negated) {
       return;
     }
-    for (size_t i = before; i < tensors.size(); ++i) {
-      const OutlineTensor& tensor = tensors[i];
-      if (tensor.step->kind != ModuleStep::Kind::Linear ||
-          tensor.experts != nullptr) {
-        continue;
-      }
-      switches.push_back({name, &repeats.back(), tensor.name});
-      return;
-    }
+    const auto first =
+        std::find_if(tensors.begin() + before, tensors.end(),
+                     [](const OutlineTensor& tensor) {
+                       return tensor.step->kind == ModuleStep::Kind::Linear &&
+                              tensor.stacked_name.empty();
+                     });
+    if (first == tensors.end()) return;
+    switches.push_back({name, &repeats.back(), first->name});
   }
 
   void block(const ModuleStep& one, const std::string& name,
@@ -280,9 +288,9 @@ class Outline {
     inner.caller = around;
     inner.shared = block.shared;
     for (const BlockArgument& argument : block.takes) {
-      const auto passed =
-          std::find_if(one.arguments.begin(), one.arguments.end(),
-                       [&](const auto& a) { return a.first == argument.name; });
+      const auto passed = std::ranges::find_if(
+          one.arguments,
+          [&](const auto& each) { return each.first == argument.name; });
       if (passed != one.arguments.end()) {
         inner.arguments[argument.name] = &passed->second;
       } else if (argument.otherwise) {
@@ -301,7 +309,7 @@ class Outline {
     std::string name = one.name;
     const size_t at = name.find(mark);
     if (at != name.npos) name.replace(at, mark.size(), "*");
-    const bool of_layers = prefix.find('*') == prefix.npos;
+    const bool of_layers = !contains(prefix, '*');
     const size_t begin = tensors.size();
     if (of_layers) {
       repeats.push_back({&one, around,
@@ -310,7 +318,6 @@ class Outline {
       // There may be no layers after the first ones.
       if (one.start) place.certain = false;
     } else {
-      place.experts = &one;
       place.certain = false;
       place.stacked = joined_name(prefix, name.substr(0, name.find(".*")));
     }
@@ -323,25 +330,17 @@ class Outline {
   void module(const ModuleStep& one, const std::string& name,
               const Environment* around, const Place& place) {
     using Kind = ModuleStep::Kind;
-    OutlineTensor tensor;
-    tensor.step = &one;
-    tensor.around = around;
-    tensor.certain = place.certain && one.kind != Kind::Buffer;
-    tensor.experts = place.experts;
-    const bool is_plain =
-        one.kind == Kind::Parameter || one.kind == Kind::Buffer;
-    const std::string short_name = without_outer_modules(name);
-    tensor.name = short_name + (is_plain ? "" : one.weight_name);
-    if (place.experts != nullptr) {
-      tensor.stacked_name = without_outer_modules(place.stacked);
-    }
+    OutlineTensor tensor{.name = weight_name(one, name),
+                         .step = &one,
+                         .around = around,
+                         .certain = place.certain && one.kind != Kind::Buffer,
+                         .stacked_name = without_outer_modules(place.stacked)};
     tensors.push_back(tensor);
-    if (is_plain) return;
-    const bool is_layer_norm = one.kind == Kind::LayerNorm;
-    const int biased =
-        !one.bias ? (is_layer_norm ? 1 : 0) : state(one.bias, around);
+    if (one.kind == Kind::Parameter || one.kind == Kind::Buffer) return;
+    if (!one.bias && one.kind != Kind::LayerNorm) return;
+    const int biased = state(one.bias, around);
     if (biased == 0) return;
-    tensor.name = short_name + one.bias_name;
+    tensor.name = without_outer_modules(name) + one.bias_name;
     tensor.is_bias = true;
     tensor.certain = tensor.certain && biased == 1;
     tensors.push_back(tensor);
@@ -353,45 +352,6 @@ class Outline {
   std::deque<std::vector<ModuleStep>> added_;  // steps point into it
   int depth_ = 0;
 };
-
-void sort_unique(std::vector<std::string>& names) {
-  std::sort(names.begin(), names.end());
-  names.erase(std::unique(names.begin(), names.end()), names.end());
-}
-
-}  // namespace
-
-ArchitectureOutline outline_of(
-    const std::shared_ptr<const Architecture>& architecture) {
-  ArchitectureOutline result;
-  PartialValues values(*architecture,
-                       [](std::string_view) { return std::nullopt; });
-  Outline main(*architecture, values);
-  const std::vector<ModuleStep>& first = architecture->classes.front().steps;
-  if (!first.empty()) main.add({first.front()});
-  for (const OutlineTensor& tensor : main.tensors) {
-    if (tensor.certain) result.required.push_back(tensor.name);
-  }
-  Outline all(*architecture, values);
-  for (const auto& each : architecture->classes) all.add(each.steps);
-  for (const OutlineTensor& tensor : all.tensors) {
-    result.known.push_back(tensor.name);
-    if (tensor.stacked_name.empty()) continue;
-    result.known.push_back(tensor.stacked_name);
-    result.known.push_back(tensor.stacked_name + ".weight");
-    // The gate and up of all experts can be one tensor.
-    const size_t last = tensor.stacked_name.rfind('.');
-    const std::string fused =
-        tensor.stacked_name.substr(0, last) + ".gate_up_proj";
-    result.known.push_back(fused);
-    result.known.push_back(fused + ".weight");
-  }
-  sort_unique(result.required);
-  sort_unique(result.known);
-  return result;
-}
-
-namespace {
 
 // The facts of a manifest for which architectures have names.
 constexpr const char* kFactNames[] = {"layers",   "heads",   "kv_heads",
@@ -413,43 +373,40 @@ class ShapeReading {
   // shapes, whatever the facts say.
   bool fits() {
     if (!run(false)) return false;
-    std::set<std::string, std::less<>> fitting;
-    std::set<std::string, std::less<>> others;
+    std::set<std::string> fitting;
+    std::set<std::string> others;
     for (const OutlineTensor& each : outline_.tensors) {
       if (each.is_bias) continue;
       (has_its_shape(each) ? fitting : others).insert(each.name);
     }
-    return std::includes(fitting.begin(), fitting.end(), others.begin(),
-                         others.end());
+    return std::ranges::includes(fitting, others);
   }
 
   // Returns the missing sizes; nothing if the outline is too much work.
   std::optional<std::vector<std::string>> run(bool with_facts = true) {
     if (with_facts) add_facts();
     outline_.add(model_.model_class->steps);
-    for (const auto& [name, parameter] : names_.folded_tensors()) {
-      found_.emplace(name, parameter);
-    }
+    found_ = names_.folded_tensors();
     for (const OutlineRepeat& each : outline_.repeats) count_layers(each);
     // A size that follows from one shape may be needed for another.
     bool more = true;
     while (more) {
       more = false;
       for (const OutlineTensor& each : outline_.tensors) {
-        if (!values_.work().spend(10)) return std::nullopt;  // a look-up
+        if (!values_.work.spend(10)) return std::nullopt;  // a look-up
         more |= each.is_bias ? read_bias(each) : read_tensor(each);
       }
     }
+    std::vector<std::string> missing;
     if (!model_.has_config) {
       for (const OutlineSwitch& each : outline_.switches) read_table(each);
+      missing = missing_values();
+      for (const OutlineRepeat& each : outline_.repeats) {
+        std::string name = uncounted(each);
+        if (!name.empty()) missing.push_back(std::move(name));
+      }
     }
-    std::vector<std::string> missing = missing_values();
-    for (const OutlineRepeat& each : outline_.repeats) {
-      if (model_.has_config) break;
-      std::string name = uncounted(each);
-      if (!name.empty()) missing.push_back(std::move(name));
-    }
-    if (values_.work().is_spent()) return std::nullopt;
+    if (values_.work.is_spent()) return std::nullopt;
     // Values for which the config has a key are read from there, or refused.
     for (auto& [name, value] : values_.known_values) {
       if (!config_values_.has_key(name))
@@ -478,45 +435,31 @@ class ShapeReading {
 
   std::optional<int64_t> size_of(const DimTree& dim,
                                  const Environment* around) {
-    const auto integer =
-        [&](const Expression& expression) -> std::optional<int64_t> {
-      const auto found = values_.evaluated(expression, around);
-      if (!found || found->kind != ConfigValue::Kind::Integer) {
-        return std::nullopt;
-      }
-      return found->integer;
-    };
-    if (dim.parts.empty()) return integer(dim.size);
+    if (dim.parts.empty()) return values_.integer(dim.size, around);
     std::optional<int64_t> sum = 0;
     for (const DimTreePart& part : dim.parts) {
       const auto size = size_of(part.dim, around);
       sum = sum && size ? checked_add(*sum, *size) : std::nullopt;
     }
     if (!dim.per) return sum;
-    const auto times = integer(*dim.per);
+    const auto times = values_.integer(*dim.per, around);
     return sum && times ? checked_mul(*sum, *times) : std::nullopt;
   }
 
   // Collects the sizes that an expression depends on, through arguments.
   void collect_names(const Expression& expression, const Environment* around,
                      std::vector<std::string>& used, int depth = 0) {
-    if (depth > kMaxBlockDepth || !values_.work().spend()) return;
+    if (depth > kMaxBlockDepth || !values_.work.spend()) return;
     for (const std::string_view name : expression.names()) {
-      const Environment* from = around;
-      const Expression* argument = nullptr;
-      if (around != nullptr) {
-        const auto found = around->arguments.find(name);
-        if (found != around->arguments.end()) argument = found->second;
-      }
-      if (argument != nullptr) {
-        collect_names(*argument, from->caller, used, depth + 1);
+      if (const Expression* const argument = argument_of(around, name)) {
+        collect_names(*argument, around->caller, used, depth + 1);
         continue;
       }
       const ValueRule* const rule = model_.architecture->find_value(name);
       if (rule == nullptr || rule->kind != ValueRule::Kind::Size) continue;
       if (rule->is) {
         collect_names(*rule->is, nullptr, used, depth + 1);
-      } else if (std::find(used.begin(), used.end(), name) == used.end()) {
+      } else if (!contains(used, name)) {
         used.emplace_back(name);
       }
     }
@@ -532,7 +475,6 @@ class ShapeReading {
 
   std::vector<std::string> missing_values() {
     std::vector<std::string> missing;
-    if (model_.has_config) return missing;
     std::vector<std::string> used;
     for (const OutlineTensor& each : outline_.tensors) {
       if (each.is_bias || !shape_of(each)) continue;
@@ -556,19 +498,16 @@ class ShapeReading {
   }
 
   std::optional<ConfigValue> from_config(std::string_view name) {
-    if (!config_values_.has_key(name)) return std::nullopt;
-    const ConfigValue* const found = config_values_.find(name);
+    const ConfigValue* const found =
+        config_values_.has_key(name) ? config_values_.find(name) : nullptr;
     if (found == nullptr) return std::nullopt;
     return *found;
   }
 
   void add_facts() {
     for (const FactField& field : kFactFields) {
-      const bool has_name =
-          std::find(std::begin(kFactNames), std::end(kFactNames), field.name) !=
-          std::end(kFactNames);
       const auto& fact = manifest_.facts.*field.member;
-      if (!has_name || !fact) continue;
+      if (!contains(kFactNames, field.name) || !fact) continue;
       values_.add(std::string(field.name), ConfigValue::of(*fact));
     }
   }
@@ -577,16 +516,15 @@ class ShapeReading {
   // any. Their tensors have the same names, so only a config counts them.
   std::string uncounted(const OutlineRepeat& each) {
     if (!each.step->start) return "";
-    std::set<std::string, std::less<>> others;
+    std::set<std::string> others;
     for (size_t i = 0; i < outline_.tensors.size(); ++i) {
       const bool is_own = i >= each.begin && i < each.end;
       if (!is_own) others.insert(outline_.tensors[i].name);
     }
     for (size_t i = each.begin; i < each.end; ++i) {
       const std::string& name = outline_.tensors[i].name;
-      bool negated = false;
       if (!others.contains(name) && found_.contains(name)) {
-        return values_.single_name(*each.step->count, each.around, negated);
+        return values_.single_name(*each.step->count, each.around).name;
       }
     }
     return "";
@@ -594,9 +532,8 @@ class ShapeReading {
 
   void count_layers(const OutlineRepeat& each) {
     if (each.step->start) return;
-    bool negated = false;
     const std::string name =
-        values_.single_name(*each.step->count, each.around, negated);
+        values_.single_name(*each.step->count, each.around).name;
     const int64_t count = names_.layer_count(each.name);
     if (!name.empty() && count > 0) values_.add(name, ConfigValue::of(count));
   }
@@ -606,7 +543,7 @@ class ShapeReading {
   std::optional<Shape> shape_of(const OutlineTensor& tensor) {
     auto found = found_.find(tensor.name);
     bool stacked_experts = false;
-    if (found == found_.end() && tensor.experts != nullptr) {
+    if (found == found_.end() && !tensor.stacked_name.empty()) {
       stacked_experts = true;
       found = found_.find(tensor.stacked_name + tensor.step->weight_name);
       if (found == found_.end()) found = found_.find(tensor.stacked_name);
@@ -648,8 +585,7 @@ class ShapeReading {
 
   bool infer_flag(const Expression& condition, const Environment* around,
                   bool holds) {
-    bool negated = false;
-    const std::string name = values_.single_name(condition, around, negated);
+    const auto [name, negated] = values_.single_name(condition, around);
     const ValueRule* const rule = model_.architecture->find_value(name);
     if (rule == nullptr || rule->kind != ValueRule::Kind::Flag) return false;
     return values_.add(name, ConfigValue::flag(holds != negated));
@@ -658,14 +594,12 @@ class ShapeReading {
   void read_table(const OutlineSwitch& each) {
     const size_t star = each.module.find('*');
     const auto layers =
-        values_.evaluated(*each.repeat->step->count, each.repeat->around);
-    if (star == each.module.npos || !layers ||
-        layers->kind != ConfigValue::Kind::Integer ||
-        layers->integer > kMaxModelLayers) {
+        values_.integer(*each.repeat->step->count, each.repeat->around);
+    if (star == each.module.npos || !layers || *layers > kMaxModelLayers) {
       return;
     }
     std::vector<ConfigValue> table;
-    for (int64_t i = 0; i < layers->integer; ++i) {
+    for (int64_t i = 0; i < *layers; ++i) {
       std::string name = each.module;
       name.replace(star, 1, std::to_string(i));
       table.push_back(ConfigValue::flag(names_.find(name) != nullptr));
@@ -681,12 +615,41 @@ class ShapeReading {
   ConfigValues config_values_;
   PartialValues values_;
   Outline outline_;
-  std::map<std::string, NamedParameter, std::less<>> found_;
+  std::map<std::string, NamedParameter> found_;  // by folded name
   // The values of expressions of a block in the first shape that has them.
   std::map<std::pair<const Environment*, std::string>, int64_t> known_sizes_;
 };
 
 }  // namespace
+
+ArchitectureOutline outline_of(
+    const std::shared_ptr<const Architecture>& architecture) {
+  std::set<std::string> required;
+  std::set<std::string> known;
+  PartialValues values(*architecture,
+                       [](std::string_view) { return std::nullopt; });
+  Outline main(*architecture, values);
+  const std::vector<ModuleStep>& first = architecture->classes.front().steps;
+  if (!first.empty()) main.add({first.front()});
+  for (const OutlineTensor& tensor : main.tensors) {
+    if (tensor.certain) required.insert(tensor.name);
+  }
+  Outline all(*architecture, values);
+  for (const auto& each : architecture->classes) all.add(each.steps);
+  for (const OutlineTensor& tensor : all.tensors) {
+    known.insert(tensor.name);
+    if (tensor.stacked_name.empty()) continue;
+    // The gate and up of all experts can be one tensor.
+    const size_t last = tensor.stacked_name.rfind('.');
+    const std::string fused =
+        tensor.stacked_name.substr(0, last) + ".gate_up_proj";
+    for (const std::string& name : {tensor.stacked_name, fused}) {
+      known.insert(name);
+      known.insert(name + ".weight");
+    }
+  }
+  return {{required.begin(), required.end()}, {known.begin(), known.end()}};
+}
 
 bool shapes_fit(ForwardDefinition model, const Manifest& manifest) {
   return ShapeReading(model, manifest).fits();

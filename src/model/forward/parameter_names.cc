@@ -4,7 +4,12 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <functional>
 #include <utility>
+
+#include "base/checked.h"
+#include "base/text.h"
+#include "base/words.h"
 
 namespace shardplan {
 namespace {
@@ -25,27 +30,19 @@ constexpr std::array<std::string_view, 3> kLayerLists = {"layers", "h",
 constexpr std::array<std::string_view, 4> kNumbered = {"layers", "h", "layer",
                                                        "experts"};
 
-template <size_t N>
-bool is_one_of(std::string_view word,
-               const std::array<std::string_view, N>& words) {
-  return std::find(words.begin(), words.end(), word) != words.end();
-}
-
 bool is_number(std::string_view part) {
-  return !part.empty() && std::all_of(part.begin(), part.end(), [](char c) {
-    return c >= '0' && c <= '9';
-  });
+  return !part.empty() && std::ranges::all_of(part, is_digit);
 }
 
 Parts split_name(std::string_view name) {
-  const char separator = name.find('/') != std::string_view::npos ? '/' : '.';
+  const char separator = contains(name, '/') ? '/' : '.';
   Parts parts;
   while (true) {
     const size_t end = name.find(separator);
     const std::string_view part = name.substr(0, end);
     const size_t bar = part.rfind('_');
     if (bar != std::string_view::npos && is_number(part.substr(bar + 1)) &&
-        is_one_of(part.substr(0, bar), kNumbered)) {
+        contains(kNumbered, part.substr(0, bar))) {
       parts.push_back(part.substr(0, bar));
       parts.push_back(part.substr(bar + 1));
     } else {
@@ -57,19 +54,22 @@ Parts split_name(std::string_view name) {
 }
 
 std::string join(const Parts& parts) {
-  std::string name;
-  for (const std::string_view part : parts) {
-    if (!name.empty()) name += '.';
-    name += part;
-  }
-  return name;
+  return joined_of(parts, ".", std::identity());
+}
+
+// Removes the outer modules.
+void drop_wrappers(Parts& parts) {
+  const auto own = std::find_if(
+      parts.begin(), parts.end() - 1,
+      [](std::string_view part) { return !contains(kWrappers, part); });
+  parts.erase(parts.begin(), own);
 }
 
 // Returns the position of the layer's index, or where a stacked parameter lacks
 // it: after the first list of layers. Returns 0 if there is no such list.
 size_t layer_place(const Parts& parts) {
   for (size_t i = 0; i + 1 < parts.size(); ++i) {
-    if (is_one_of(parts[i], kLayerLists)) return i + 1;
+    if (contains(kLayerLists, parts[i])) return i + 1;
   }
   return 0;
 }
@@ -82,8 +82,7 @@ bool is_adapter(std::string_view part) {
       "boft", "fourierft", "randlora", "vblora", "bone", "loha"};
   const size_t begin = part.find('_');
   if (begin == std::string_view::npos || begin + 1 == part.size()) return false;
-  return std::find(kBegins.begin(), kBegins.end(), part.substr(0, begin)) !=
-         kBegins.end();
+  return contains(kBegins, part.substr(0, begin));
 }
 
 // Removes from a name the wrappers and adapter names that PEFT adds.
@@ -110,30 +109,21 @@ void unwrap(Parts& parts) {
   }
 }
 
-struct Canonical {
-  Parts parts;
+// Returns the name in the convention, and how the parameter is stored.
+std::pair<std::string, NamedParameter> canonical_name(
+    std::string_view name, std::span<const OtherName> others) {
   NamedParameter parameter;
-};
-
-Canonical canonical(std::string_view name) {
-  Canonical result;
-  Parts& parts = result.parts;
-  parts = split_name(name);
+  Parts parts = split_name(name);
   if (parts.size() > 1 && parts.back() == "value") parts.pop_back();
-  size_t outer = 0;
-  while (outer + 1 < parts.size() && is_one_of(parts[outer], kWrappers)) {
-    ++outer;
-  }
-  parts.erase(parts.begin(), parts.begin() + static_cast<ptrdiff_t>(outer));
+  drop_wrappers(parts);
   unwrap(parts);
   std::string_view& last = parts.back();
   if (parts.size() > 1) {
-    result.parameter.inputs_first = last == "kernel";
+    parameter.inputs_first = last == "kernel";
     // The first checkpoints of BERT call the parameters of norms gamma and
     // beta.
     const std::string_view owner = parts[parts.size() - 2];
-    const bool is_norm = owner.find("Norm") != std::string_view::npos ||
-                         owner.find("norm") != std::string_view::npos;
+    const bool is_norm = contains(owner, "Norm") || contains(owner, "norm");
     if (last == "kernel" || last == "embedding" || last == "scale" ||
         (is_norm && last == "gamma")) {
       last = "weight";
@@ -142,20 +132,12 @@ Canonical canonical(std::string_view name) {
     }
   }
   const size_t place = layer_place(parts);
-  result.parameter.stacked = place > 0 && !is_number(parts[place]);
-  return result;
-}
-
-std::pair<std::string, NamedParameter> canonical_name(
-    std::string_view tensor, std::span<const OtherName> others) {
-  Canonical name = canonical(tensor);
-  for (std::string_view& part : name.parts) {
-    const auto own =
-        std::find_if(others.begin(), others.end(),
-                     [&](const OtherName& each) { return each.other == part; });
+  parameter.stacked = place > 0 && !is_number(parts[place]);
+  for (std::string_view& part : parts) {
+    const auto own = std::ranges::find(others, part, &OtherName::other);
     if (own != others.end()) part = own->part;
   }
-  return {join(name.parts), name.parameter};
+  return {join(parts), parameter};
 }
 
 }  // namespace
@@ -196,9 +178,7 @@ const NamedParameter* ParameterNames::find(std::string_view name,
   parts.erase(parts.begin() + static_cast<ptrdiff_t>(place));
   const auto stacked = by_name_.find(join(parts));
   if (stacked == by_name_.end() || !stacked->second.stacked) return nullptr;
-  if (layer != nullptr) {
-    std::from_chars(number.data(), number.data() + number.size(), *layer);
-  }
+  if (layer != nullptr) *layer = parse_integer(number).value_or(*layer);
   return &stacked->second;
 }
 
@@ -206,7 +186,7 @@ int64_t ParameterNames::layer_count(std::string_view prefix) const {
   const std::string start = std::string(prefix) + ".";
   int64_t count = 0;
   for (auto each = by_name_.lower_bound(start);
-       each != by_name_.end() && each->first.rfind(start, 0) == 0; ++each) {
+       each != by_name_.end() && each->first.starts_with(start); ++each) {
     if (each->second.stacked) {
       const Shape& shape = manifest_->any_type(each->second.index).shape;
       if (!shape.empty()) count = std::max(count, shape.front());
@@ -248,8 +228,8 @@ std::map<std::string, NamedParameter> ParameterNames::folded_tensors() const {
 std::vector<std::string> ParameterNames::folded() const {
   std::vector<std::string> names;
   for (auto& [name, tensor] : folded_tensors()) {
-    const bool is_own = adapter_part(name).empty() &&
-                        name.find(".original_module.") == std::string::npos;
+    const bool is_own =
+        adapter_part(name).empty() && !contains(name, ".original_module.");
     if (tensor.index < manifest_->size() && is_own) names.push_back(name);
   }
   return names;
@@ -265,11 +245,13 @@ std::string_view adapter_part(std::string_view name) {
   return {};
 }
 
+std::string_view adapted_module(std::string_view name) {
+  return name.substr(0, to_size(adapter_part(name).data() - name.data()));
+}
+
 bool is_stack_adapter(std::string_view name) {
-  const std::string_view part = adapter_part(name);
-  if (part.empty()) return false;
-  std::string_view module =
-      name.substr(0, static_cast<size_t>(part.data() - name.data()));
+  if (adapter_part(name).empty()) return false;
+  std::string_view module = adapted_module(name);
   constexpr std::string_view kOuter = "base_layer.";
   if (module.ends_with(kOuter)) module.remove_suffix(kOuter.size());
   return module == "experts." || module.ends_with(".experts.");
@@ -277,11 +259,7 @@ bool is_stack_adapter(std::string_view name) {
 
 std::string without_outer_modules(std::string_view name) {
   Parts parts = split_name(name);
-  size_t outer = 0;
-  while (outer + 1 < parts.size() && is_one_of(parts[outer], kWrappers)) {
-    ++outer;
-  }
-  parts.erase(parts.begin(), parts.begin() + static_cast<ptrdiff_t>(outer));
+  drop_wrappers(parts);
   return join(parts);
 }
 

@@ -87,6 +87,9 @@ class ParameterNames {
 // Returns the component of the name that PEFT added to a module, such as
 // `lora_A` or `ia3_l`; "" if the name is not that of an adapter.
 std::string_view adapter_part(std::string_view name);
+// Returns what precedes this component: "layers.0.self_attn.q_proj.". REQUIRES:
+// adapter_part(name) is not empty.
+std::string_view adapted_module(std::string_view name);
 // Returns whether the name is that of an adapter of a stack of experts:
 // "mlp.experts.lora_A.default.weight".
 bool is_stack_adapter(std::string_view name);

@@ -6,18 +6,20 @@
 #include <charconv>
 #include <map>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "base/checked.h"
 #include "base/text.h"
 #include "core/fold.h"
 #include "model/architectures.h"
 #include "model/config_reader.h"
 #include "model/forward/outline.h"
 #include "model/forward/parameter_names.h"
-#include "model/quantised_weight.h"
+#include "model/quant_scales.h"
 
 namespace shardplan {
 namespace {
@@ -33,11 +35,6 @@ using Names = std::vector<std::string>;  // sorted
 std::string known_text() {
   return std::to_string(computing_architectures().size()) +
          " model families are supported: `shardplan list families`";
-}
-
-Span head_of(const Node& config) {
-  const Span place = config.span();
-  return {place.file, place.begin, std::min(place.begin + 1, place.end)};
 }
 
 std::nullopt_t report_unknown(const std::string& model_type, Span where,
@@ -82,25 +79,25 @@ std::optional<ForwardDefinition> by_config(
   std::string type = text_at(map, "model_type");
   const std::string whole = text_at(root, "model_type");
   if (type.empty()) type = whole;
-  ArchitectureChoice kind = architecture != nullptr
-                                ? choose_class(std::move(architecture), root)
-                                : choose_architecture(map);
-  if (!kind) kind = choose_architecture(root);
-  if (const ConfigSection* const part = flat_part(kind, root)) {
+  ArchitectureChoice& choice = model;
+  choice = architecture != nullptr ? choose_class(std::move(architecture), root)
+                                   : choose_architecture(map);
+  if (!choice) choice = choose_architecture(root);
+  if (const ConfigSection* const part = flat_part(choice, root)) {
     model.flat = true;
-    kind = {part->architecture, nullptr};
-    type = kind.architecture->name;
+    choice = {part->architecture, nullptr};
+    type = choice.architecture->name;
   }
-  if (!kind || !kind.architecture->computes) {
-    if (type.empty() && kind) type = kind.architecture->name;
-    return report_unknown(type, head_of(root), diags);
+  if (!choice || !choice.architecture->computes) {
+    if (type.empty() && choice) type = choice.architecture->name;
+    return report_unknown(type, model.where(), diags);
   }
-  if (kind.model_class == nullptr) {
-    kind.model_class = &kind.architecture->classes.front();
+  if (choice.model_class == nullptr) {
+    choice.model_class = &choice.architecture->classes.front();
   }
-  static_cast<ArchitectureChoice&>(model) = std::move(kind);
-  if (model.nested || model.flat)
-    note_text_model(whole, type, head_of(root), diags);
+  if (model.nested || model.flat) {
+    note_text_model(whole, type, model.where(), diags);
+  }
   return model;
 }
 
@@ -131,10 +128,9 @@ void report_unrecognised(const Names& names, Diagnostics& diags) {
     outline = std::move(own);
     most = found;
   }
-  problem.fact(
-      "`" + near + "` is closest: " + std::to_string(most) + " of " +
-      plural(static_cast<int64_t>(outline.required.size()), "expected name") +
-      " found");
+  problem.fact("`" + near + "` is closest: " + std::to_string(most) + " of " +
+               plural(std::ssize(outline.required), "expected name") +
+               " found");
   const Names missing = select(names, outline.required, false);
   for (size_t i = 0; i < missing.size() && i < kShownNames; ++i) {
     problem.fact("not found: `" + missing[i] + "`");
@@ -146,11 +142,9 @@ void report_unrecognised(const Names& names, Diagnostics& diags) {
       problem.fact("a `" + near + "` has no `" + foreign[i] + "`");
     }
   }
-  std::string own;
-  for (size_t i = 0; i < names.size() && i < kShownNames; ++i) {
-    own += (i == 0 ? "`" : ", `") + names[i] + "`";
-  }
-  problem.fact("the model has " + own +
+  const auto shown =
+      std::span(names).first(std::min(names.size(), kShownNames));
+  problem.fact("the model has " + quoted_names(shown, ", ") +
                (names.size() > kShownNames ? ", .." : ""));
   problem
       .help(known_text() + "; a config.json next to the model names its family")
@@ -197,8 +191,8 @@ Names folded_names(const Manifest& manifest, const Manifest& firsts,
                    const Architecture& architecture) {
   const std::vector<OtherName>& others = architecture.other_names;
   const bool tells_numbers =
-      std::any_of(others.begin(), others.end(), [](const OtherName& each) {
-        return each.other.find_first_of("0123456789") != std::string::npos;
+      std::ranges::any_of(others, [](const OtherName& each) {
+        return std::ranges::any_of(each.other, is_digit);
       });
   return ParameterNames(tells_numbers ? manifest : firsts, others).folded();
 }
@@ -271,6 +265,20 @@ std::string shortest(double number) {
   return {text.data(), end.ptr};
 }
 
+// Returns the text of a value; "" for a list.
+std::string value_text(const ConfigValue& value) {
+  switch (value.kind) {
+    case ConfigValue::Kind::Integer:
+      return std::to_string(value.integer);
+    case ConfigValue::Kind::Real:
+      return shortest(value.real);
+    case ConfigValue::Kind::Flag:
+      return value.integer != 0 ? "true" : "false";
+    default:
+      return value.text;
+  }
+}
+
 // Notes the values in a computation that nothing in the checkpoint determines.
 void note_assumed(const ForwardDefinition& model, Diagnostics& diags) {
   Names assumed;
@@ -280,23 +288,8 @@ void note_assumed(const ForwardDefinition& model, Diagnostics& diags) {
       continue;
     }
     const auto value = model_value(model, rule.name);
-    if (!value) continue;
-    switch (value->kind) {
-      case ConfigValue::Kind::Integer:
-        assumed.push_back(rule.name + " " + std::to_string(value->integer));
-        break;
-      case ConfigValue::Kind::Real:
-        assumed.push_back(rule.name + " " + shortest(value->real));
-        break;
-      case ConfigValue::Kind::Flag:
-        assumed.push_back(rule.name +
-                          (value->integer != 0 ? " true" : " false"));
-        break;
-      case ConfigValue::Kind::Text:
-        assumed.push_back(rule.name + " " + value->text);
-        break;
-      default:
-        break;
+    if (value && value->kind != ConfigValue::Kind::Integers) {
+      assumed.push_back(rule.name + " " + value_text(*value));
     }
   }
   if (assumed.empty() && model.also_matching.empty()) return;
@@ -345,8 +338,7 @@ bool check_adapters(const Manifest& manifest, const ForwardDefinition& model,
         known.insert(folded_name(each));
       }
     }
-    const size_t at = static_cast<size_t>(part.data() - name.data());
-    const std::string weight = name.substr(0, at) + "weight";
+    const std::string weight = std::string(adapted_module(name)) + "weight";
     const bool is_lora =
         (part == "lora_A" || part == "lora_B") && name.ends_with(".weight");
     const bool computed = is_stack_adapter(name) ||
@@ -380,8 +372,9 @@ std::optional<ForwardDefinition> recognise_model(
   // Messages may point into these when the model is gone.
   if (config != nullptr) diags.add_source(config->shared_source());
   if (architecture != nullptr) {
-    for (const SourcePtr& source : architecture->sources)
+    for (const SourcePtr& source : architecture->sources) {
       diags.add_source(source);
+    }
   }
   std::optional<ForwardDefinition> model;
   if (config != nullptr) {
@@ -399,28 +392,25 @@ std::optional<ForwardDefinition> recognise_model(
   }
   if (!model) return std::nullopt;
   if (const int64_t weight = quantised_weight(manifest); weight >= 0) {
-    return report_quantised(manifest, static_cast<size_t>(weight), *model,
-                            diags);
+    return report_quantised(manifest, to_size(weight), *model, diags);
   }
   if (!check_adapters(manifest, *model, diags)) return std::nullopt;
   const auto missing = read_shapes(*model, manifest);
   if (!missing) {
-    diags
+    return diags
         .error(Code::InvalidArchitecture, model->where(),
                "architecture " + in_backticks(model->architecture->name) +
                    " has too many steps to be read")
         .help("use fewer nested blocks");
-    return std::nullopt;
   }
   const auto layers = model->known_values.find("layers");
   if (layers != model->known_values.end() &&
       layers->second.integer > kMaxModelLayers) {
-    diags
+    return diags
         .error(Code::UnsupportedConfig, {},
                "`layers` of the model is " +
                    std::to_string(layers->second.integer))
         .help("give it a size from 1 to " + count_text(kMaxModelLayers));
-    return std::nullopt;
   }
   if (!missing->empty()) return report_missing_sizes(*model, *missing, diags);
   if (!model->has_config) note_assumed(*model, diags);

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "base/checked.h"
 #include "core/types.h"
+#include "model/forward/writer.h"
 
 namespace shardplan {
 namespace {
@@ -62,7 +64,7 @@ class ViewReader {
         result.push_back(dim.number);
         continue;
       }
-      const int64_t size = before[static_cast<size_t>(dim.from)];
+      const int64_t size = nth(before, dim.from);
       if (size % dim.number != 0) return std::nullopt;
       result.push_back(size / dim.number);
     }
@@ -79,16 +81,14 @@ class ViewReader {
     return {"transpose", {{"order", std::move(back)}}};
   }
   ViewReading::Step reshaped(Shape shape) const {
-    if (experts_) {
-      shape.insert(shape.begin(), view_.shape.front());
-    }
+    if (experts_) shape.insert(shape.begin(), view_.shape.front());
     return {"reshape", {{"shape", std::move(shape)}}};
   }
   static ViewReading::Step sliced(size_t at, int64_t begin, int64_t end) {
     return {"slice",
             {{"dim", static_cast<double>(at)},
-             {"begin", static_cast<double>(begin)},
-             {"end", static_cast<double>(end)}}};
+             {"begin", number(begin)},
+             {"end", number(end)}}};
   }
 
   // Selects the tensor in every stack and moves the dimension of experts to the
@@ -105,22 +105,17 @@ class ViewReader {
     std::vector<ViewReading::Step> steps;
     Shape left;
     size_t experts_at = 0;
-    bool is_sliced = false;
     for (size_t d = 0; d < shape.size(); ++d) {
-      if (what[d] < 0) {
-        left.push_back(shape[d]);
+      const bool counts = what[d] >= 0;
+      const int64_t index = counts ? nth(view_.stacked, what[d]).index : -1;
+      if (index >= 0) {
+        steps.push_back(sliced(d, index, index + 1));
         continue;
       }
-      const int64_t index = view_.stacked[static_cast<size_t>(what[d])].index;
-      if (index < 0) {
-        experts_at = left.size();
-        left.push_back(shape[d]);
-        continue;
-      }
-      steps.push_back(sliced(d, index, index + 1));
-      is_sliced = true;
+      if (counts) experts_at = left.size();
+      left.push_back(shape[d]);
     }
-    if (is_sliced) steps.push_back({"reshape", {{"shape", left}}});
+    if (!steps.empty()) steps.push_back({"reshape", {{"shape", left}}});
     if (experts_at > 0) {
       std::vector<int64_t> order = {static_cast<int64_t>(experts_at)};
       for (size_t d = 0; d < left.size(); ++d) {

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "core/fold.h"
 #include "model/forward/tensor_view.h"
 
@@ -16,9 +17,6 @@ namespace {
 constexpr size_t kShown = 5;
 constexpr size_t kEnough = 1000;
 
-// The adapters that a LoRA adds next to the weight of a module.
-constexpr std::string_view kAdapterIn = ".lora_A.weight";
-constexpr std::string_view kAdapterOut = ".lora_B.weight";
 // `lora_alpha` divided by the rank. No tensor contains it; it is the same for
 // all modules, and any value is good enough for runs with random numbers.
 constexpr double kAdapterScale = 2;
@@ -105,9 +103,7 @@ std::string ForwardWriter::parameter(std::string_view name,
   value.where = input_.manifest.any_where(found->index);
   value.shape = shape;
   if (found->view != nullptr) return viewed(value, name, *found->view);
-  if (found->stacked) {
-    value.shape->insert(value.shape->begin(), layers_);
-  }
+  if (found->stacked) value.shape->insert(value.shape->begin(), layers_);
   if (written_.insert(value.name).second) {
     description_.parameters.push_back(value);
   }
@@ -156,9 +152,8 @@ std::string ForwardWriter::one_layer(const DescribedValue& stacked,
   std::string name = stacked.name + ":" + std::to_string(layer);
   if (!written_.insert(name).second) return name;
   const std::string row =
-      op("slice", {stacked.name}, name + ":row",
-         {{"dim", 0.0}, {"begin", number(layer)}, {"end", number(layer + 1)}});
-  return op("reshape", {row}, std::move(name), {{"shape", shape}});
+      sliced(stacked.name, 0, layer, layer + 1, name + ":row");
+  return reshaped(row, shape, std::move(name));
 }
 
 size_t ForwardWriter::rank_of(std::string_view op,
@@ -230,14 +225,13 @@ std::string ForwardWriter::linear(const LinearUse& use) {
   std::string kernel = inputs_first ? "io" : "oi";
   const std::string dims = letters(use.x);
   const bool adapted =
-      use.lora ||
-      (use.stack == 0 && has(use.parameter + std::string(kAdapterIn)));
+      use.lora || (use.stack == 0 && has(use.parameter + kLoraIn));
   const std::string result = adapted ? use.result + ":base" : use.result;
   if (use.stack > 0) {
     kernel = dims.substr(0, 1) + kernel;
     shape.insert(shape.begin(), use.stack);
   }
-  std::string product =
+  std::string value =
       op("einsum", {use.x, parameter(name, shape)},
          use.biased ? use.result + ":product" : result,
          {{"equation", dims + "i," + kernel + "->" + dims + "o"}}, use.axes);
@@ -245,85 +239,79 @@ std::string ForwardWriter::linear(const LinearUse& use) {
     description_.ops.back().part =
         use.out == use.lora->rows ? OpPart::MergedProduct : OpPart::MergedHalf;
   }
-  if (!use.biased) return adapted ? this->adapted(use, product) : product;
-  Shape bias_shape = {use.out};
-  if (use.stack > 0) bias_shape.insert(bias_shape.begin(), use.stack);
-  std::string bias = parameter(use.parameter + use.bias_name, bias_shape);
-  if (use.stack > 0) {
-    // There is one bias per index of the first dimension, for all indices of
-    // the dimensions between it and the last.
-    Shape rows(dims.size() + 1, 1);
-    rows.front() = use.stack;
-    rows.back() = use.out;
-    bias = op("reshape", {std::move(bias)}, use.result + ":bias",
-              {{"shape", rows}});
+  if (use.biased) {
+    Shape bias_shape = {use.out};
+    if (use.stack > 0) bias_shape.insert(bias_shape.begin(), use.stack);
+    std::string bias = parameter(use.parameter + use.bias_name, bias_shape);
+    if (use.stack > 0) {
+      // There is one bias per index of the first dimension, for all indices of
+      // the dimensions between it and the last.
+      Shape rows(dims.size() + 1, 1);
+      rows.front() = use.stack;
+      rows.back() = use.out;
+      bias = reshaped(bias, std::move(rows), use.result + ":bias");
+    }
+    value =
+        op("add", {std::move(value), std::move(bias)}, result, {}, use.axes);
   }
-  std::string sum =
-      op("add", {std::move(product), std::move(bias)}, result, {}, use.axes);
-  return adapted ? this->adapted(use, sum) : sum;
+  return adapted ? this->adapted(use, value) : value;
 }
 
 // Adds the contribution of a LoRA (Hu et al., 2021) as PEFT computes it: A x,
 // then B of that, times a number.
 std::string ForwardWriter::adapted(const LinearUse& use,
                                    const std::string& base) {
-  if (use.lora) return adapted_stack(use, base);
-  const std::string in = use.parameter + std::string(kAdapterIn);
-  const Shape& shape = names_.shape_of(*names_.find(in));
-  const int64_t rank = shape.empty() ? 0 : shape.front();
-  const std::string dims = letters(use.x);
-  const std::string low =
-      op("einsum", {use.x, parameter(in, {rank, use.in})}, use.result + ":low",
-         {{"equation", dims + "i,oi->" + dims + "o"}});
-  description_.ops.back().part = OpPart::AdapterInput;
-  const std::string high =
-      op("einsum",
-         {low,
-          parameter(use.parameter + std::string(kAdapterOut), {use.out, rank})},
-         use.result + ":high", {{"equation", dims + "i,oi->" + dims + "o"}},
-         use.axes);
-  description_.ops.back().part = OpPart::Adapter;
+  std::string high;
+  if (use.lora) {
+    high = stack_adapter(use);
+  } else {
+    const std::string in = use.parameter + kLoraIn;
+    const Shape& shape = names_.shape_of(*names_.find(in));
+    const int64_t rank = shape.empty() ? 0 : shape.front();
+    const std::string low =
+        times_rows(use.x, parameter(in, {rank, use.in}), use.result + ":low");
+    description_.ops.back().part = OpPart::AdapterInput;
+    const std::string out =
+        parameter(use.parameter + kLoraOut, {use.out, rank});
+    high = times_rows(low, out, use.result + ":high", use.axes);
+    description_.ops.back().part = OpPart::Adapter;
+  }
   const std::string scaled = op("scale", {high}, use.result + ":scaled",
                                 {{"by", kAdapterScale}}, use.axes);
-  description_.ops.back().part = OpPart::Adapter;
+  if (!use.lora) description_.ops.back().part = OpPart::Adapter;
   return op("add", {base, scaled}, use.result, {}, use.axes);
 }
 
-std::string ForwardWriter::adapted_stack(const LinearUse& use,
-                                         const std::string& base) {
+// Returns the contribution of an adapter of a stack, before it is scaled.
+std::string ForwardWriter::stack_adapter(const LinearUse& use) {
   const StackLora& lora = *use.lora;
-  const std::string in = lora.module + std::string(kAdapterIn);
-  const std::string out = lora.module + std::string(kAdapterOut);
+  const std::string in = lora.module + kLoraIn;
+  const std::string out = lora.module + kLoraOut;
   const int64_t ranks = shape_of(in)->front();
   const int64_t rank = ranks / lora.experts;
   // The reshaped adapter is shared by all kernels of the stack.
   const auto by_expert = [&](const std::string& parameter, Shape shape) {
     std::string result = parameter + ":experts";
     if (!written_.insert(result).second) return result;
-    return op("reshape", {parameter}, std::move(result), {{"shape", shape}});
+    return reshaped(parameter, std::move(shape), std::move(result));
   };
   std::string down =
       by_expert(parameter(in, {ranks, use.in}), {lora.experts, rank, use.in});
   std::string up = by_expert(parameter(out, {lora.rows, ranks}),
                              {lora.rows, rank, lora.experts});
-  const auto part = [&](std::string& of, const char* name, double dim,
-                        int64_t begin, int64_t end) {
-    of = op("slice", {of}, use.result + name,
-            {{"dim", dim}, {"begin", number(begin)}, {"end", number(end)}});
-  };
   if (use.out != lora.rows) {
-    part(up, ":lora_rows", 0, lora.first_row, lora.first_row + use.out);
+    up = sliced(up, 0, lora.first_row, lora.first_row + use.out,
+                use.result + ":lora_rows");
   }
   const std::string dims = letters(use.x);
   std::string of_down = dims.substr(0, 1) + "ri";
   std::string of_up = "or" + dims.substr(0, 1);
   if (lora.expert >= 0) {
-    part(down, ":lora_A", 0, lora.expert, lora.expert + 1);
-    part(up, ":lora_B", 2, lora.expert, lora.expert + 1);
-    down = op("reshape", {down}, use.result + ":lora_A:one",
-              {{"shape", Shape{rank, use.in}}});
-    up = op("reshape", {up}, use.result + ":lora_B:one",
-            {{"shape", Shape{use.out, rank}}});
+    const int64_t end = lora.expert + 1;
+    down = sliced(down, 0, lora.expert, end, use.result + ":lora_A");
+    up = sliced(up, 2, lora.expert, end, use.result + ":lora_B");
+    down = reshaped(down, {rank, use.in}, use.result + ":lora_A:one");
+    up = reshaped(up, {use.out, rank}, use.result + ":lora_B:one");
     of_down = "ri";
     of_up = "or";
   }
@@ -331,49 +319,58 @@ std::string ForwardWriter::adapted_stack(const LinearUse& use,
       op("einsum", {use.x, down}, use.result + ":low",
          {{"equation", dims + "i," + of_down + "->" + dims + "r"}});
   description_.ops.back().part = OpPart::MergedFactor;
-  const std::string high =
+  std::string high =
       op("einsum", {low, up}, use.result + ":high",
          {{"equation", dims + "r," + of_up + "->" + dims + "o"}}, use.axes);
   description_.ops.back().part = OpPart::MergedFactor;
-  const std::string scaled = op("scale", {high}, use.result + ":scaled",
-                                {{"by", kAdapterScale}}, use.axes);
-  return op("add", {base, scaled}, use.result, {}, use.axes);
+  return high;
 }
 
-std::string ForwardWriter::unembedded(const std::string& x,
-                                      const std::string& table,
+std::string ForwardWriter::times_rows(const std::string& x,
+                                      const std::string& matrix,
                                       std::string result, ValueLabels axes) {
   const std::string dims = letters(x);
-  return op("einsum", {x, table}, std::move(result),
+  return op("einsum", {x, matrix}, std::move(result),
             {{"equation", dims + "i,oi->" + dims + "o"}}, std::move(axes));
+}
+
+std::string ForwardWriter::reshaped(const std::string& x, Shape shape,
+                                    std::string result, ValueLabels axes) {
+  return op("reshape", {x}, std::move(result), {{"shape", std::move(shape)}},
+            std::move(axes));
+}
+
+std::string ForwardWriter::sliced(const std::string& x, int64_t dim,
+                                  int64_t begin, int64_t end,
+                                  std::string result) {
+  return op(
+      "slice", {x}, std::move(result),
+      {{"dim", number(dim)}, {"begin", number(begin)}, {"end", number(end)}});
 }
 
 std::string ForwardWriter::activation(std::string_view wanted,
                                       const std::string& x, std::string result,
                                       ValueLabels axes) {
-  for (const ActivationName& known : kActivations) {
-    if (known.name != wanted) continue;
-    AttributeValues attributes;
-    if (!known.approximate.empty()) {
-      attributes.emplace_back("approximate", std::string(known.approximate));
+  const ActivationName* const known = find_named(kActivations, wanted);
+  if (known == nullptr) {
+    if (good_) {
+      refuse("activation function " + in_backticks(wanted) +
+             " is not supported")
+          .help("supported: " + joined(all_names(kActivations), ", "));
     }
-    // Squared ReLU is from So et al., "Primer", 2021.
-    if (wanted == "relu2") {
-      const std::string positive = op(known.op, {x}, result + ":positive");
-      return op("square", {positive}, std::move(result), {}, std::move(axes));
-    }
-    return op(known.op, {x}, std::move(result), std::move(attributes),
-              std::move(axes));
+    return x;
   }
-  if (good_) {
-    std::string names;
-    for (const ActivationName& known : kActivations) {
-      names += (names.empty() ? "" : ", ") + std::string(known.name);
-    }
-    refuse("activation function " + in_backticks(wanted) + " is not supported")
-        .help("supported: " + names);
+  // Squared ReLU is from So et al., "Primer", 2021.
+  if (wanted == "relu2") {
+    const std::string positive = op(known->op, {x}, result + ":positive");
+    return op("square", {positive}, std::move(result), {}, std::move(axes));
   }
-  return x;
+  AttributeValues attributes;
+  if (!known->approximate.empty()) {
+    attributes.emplace_back("approximate", std::string(known->approximate));
+  }
+  return op(known->op, {x}, std::move(result), std::move(attributes),
+            std::move(axes));
 }
 
 void ForwardWriter::in_layer(std::string name, int64_t i, std::string handed_on,
@@ -392,10 +389,7 @@ void ForwardWriter::in_layer(std::string name, int64_t i, std::string handed_on,
 }
 
 void ForwardWriter::probe(std::string value) {
-  if (std::find(description_.probes.begin(), description_.probes.end(),
-                value) != description_.probes.end()) {
-    return;
-  }
+  if (contains(description_.probes, value)) return;
   description_.probes.push_back(std::move(value));
   description_.probes_where.emplace_back();
 }
@@ -412,11 +406,11 @@ Diagnostics::Builder ForwardWriter::refuse(std::string message) {
 }
 
 void ForwardWriter::report_missing() {
-  auto problem = diags_.error(
-      Code::InvalidGraph, where_,
-      "the forward pass of a `" + description_.name + "` needs " +
-          plural(static_cast<int64_t>(missing_.size()), "parameter") +
-          " that the model does not have");
+  auto problem =
+      diags_.error(Code::InvalidGraph, where_,
+                   "the forward pass of a `" + description_.name + "` needs " +
+                       plural(std::ssize(missing_), "parameter") +
+                       " that the model does not have");
   for (size_t i = 0; i < missing_.size() && i < kShown; ++i) {
     problem.fact("missing: " + in_backticks(missing_[i]));
   }
@@ -455,7 +449,7 @@ void ForwardWriter::check_adapters() {
         stored.insert(folded_name(input_.manifest.name(i)));
       }
     }
-    const std::string module(name.substr(0, name.find(adapter_part(name))));
+    const std::string module(adapted_module(name));
     for (const char* weight : {"base_layer.weight", "weight"}) {
       const std::string base = folded_name(module + weight);
       if (stored.contains(base)) return !read.contains(base);
@@ -464,7 +458,7 @@ void ForwardWriter::check_adapters() {
   };
   for (size_t i = 0; i < input_.manifest.size(); ++i) {
     const std::string_view name = input_.manifest.name(i);
-    if (adapter_part(name).empty() || read.count(folded_name(name)) > 0 ||
+    if (adapter_part(name).empty() || read.contains(folded_name(name)) ||
         is_left_out(name)) {
       continue;
     }
@@ -475,12 +469,12 @@ void ForwardWriter::check_adapters() {
 }
 
 std::optional<GraphDescription> ForwardWriter::finish() {
-  if (good_ && missing_.empty()) check_adapters();
   if (!missing_.empty()) {
     report_missing();
-    return std::nullopt;
+  } else if (good_) {
+    check_adapters();
   }
-  if (!good_) return std::nullopt;
+  if (!missing_.empty() || !good_) return std::nullopt;
   return std::move(description_);
 }
 

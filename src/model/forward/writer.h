@@ -132,9 +132,14 @@ class ForwardWriter {
                  std::string result, AttributeValues attributes = {},
                  ValueLabels axes = {});
   std::string linear(const LinearUse& use);
-  // Writes the product of x with the rows of an embedding.
-  std::string unembedded(const std::string& x, const std::string& table,
-                         std::string result, ValueLabels axes);
+  // Writes the products of x with the rows of a matrix, such as an embedding.
+  std::string times_rows(const std::string& x, const std::string& matrix,
+                         std::string result, ValueLabels axes = {});
+  std::string reshaped(const std::string& x, Shape shape, std::string result,
+                       ValueLabels axes = {});
+  // Writes the elements [begin, end) of a dimension; -1 is the last.
+  std::string sliced(const std::string& x, int64_t dim, int64_t begin,
+                     int64_t end, std::string result);
   // Writes an activation function, by its name in transformers' ACT2FN. Reports
   // SP009 if there is no operation for it.
   std::string activation(std::string_view name, const std::string& x,
@@ -159,7 +164,7 @@ class ForwardWriter {
 
  private:
   std::string adapted(const LinearUse& use, const std::string& base);
-  std::string adapted_stack(const LinearUse& use, const std::string& base);
+  std::string stack_adapter(const LinearUse& use);
   // Reads the checkpoint's tensor `name` from a stored one. On entry, `stored`
   // has the shape of the checkpoint's tensor.
   std::string viewed(DescribedValue stored, std::string_view name,
@@ -184,6 +189,10 @@ class ForwardWriter {
   std::string handed_on_;
   bool good_ = true;
 };
+
+// The adapters that a LoRA adds next to the weight of a module.
+inline constexpr const char* kLoraIn = ".lora_A.weight";
+inline constexpr const char* kLoraOut = ".lora_B.weight";
 
 // Converts a size to an attribute's value.
 inline double number(int64_t size) { return static_cast<double>(size); }

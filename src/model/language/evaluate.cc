@@ -29,7 +29,7 @@ class Evaluator {
       return none("names and brackets nest too deeply");
     }
     if (!work_.spend()) return none("it takes too many steps to compute");
-    const ExpressionNode& node = nodes_[static_cast<size_t>(index)];
+    const ExpressionNode& node = nth(nodes_, index);
     switch (node.kind) {
       case Operator::Constant:
         return &node.constant;
@@ -60,25 +60,29 @@ class Evaluator {
   }
 
   std::optional<ConfigValue> computed(int index) {
-    const ExpressionNode& node = nodes_[static_cast<size_t>(index)];
+    const ExpressionNode& node = nth(nodes_, index);
     switch (node.kind) {
       case Operator::Or:
-      case Operator::And: {
-        const auto left = flag(node.first);
-        if (!left) return std::nullopt;
-        if (*left == (node.kind == Operator::Or))
-          return ConfigValue::flag(*left);
-        const auto right = flag(node.second);
-        return right ? std::optional(ConfigValue::flag(*right)) : std::nullopt;
-      }
+      case Operator::And:
       case Operator::Not: {
-        const auto of = flag(node.first);
-        return of ? std::optional(ConfigValue::flag(!*of)) : std::nullopt;
+        auto result = flag(node.first);
+        if (!result) return std::nullopt;
+        if (node.kind == Operator::Not) return ConfigValue::flag(!*result);
+        // The second operand is evaluated only if the first does not decide.
+        if (*result != (node.kind == Operator::Or)) result = flag(node.second);
+        if (!result) return std::nullopt;
+        return ConfigValue::flag(*result);
       }
       case Operator::Ceil:
         return ceiling(node.first);
       case Operator::Floor:
-        return whole(node.first, [](double a) { return std::floor(a); });
+      case Operator::Root:
+      case Operator::Logarithm:
+      case Operator::Negate: {
+        ConfigValue hold;
+        const ConfigValue* const of = number(node.first, hold);
+        return of != nullptr ? unary(node.kind, *of) : std::nullopt;
+      }
       case Operator::Length: {
         ConfigValue hold;
         const auto* const of = list(node.first, hold);
@@ -89,12 +93,6 @@ class Evaluator {
         return item(node);
       case Operator::Count:
         return count(node);
-      case Operator::Root:
-        return root(node.first);
-      case Operator::Logarithm:
-        return logarithm(node.first);
-      case Operator::Negate:
-        return negated(node.first);
       default:
         return binary(node);
     }
@@ -136,7 +134,7 @@ class Evaluator {
 
   // Spends the work of reading that many list items. If the work runs out here,
   // the next call of value() fails.
-  void look_at(size_t items) { work_.spend(static_cast<int64_t>(items / 16)); }
+  void look_at(int64_t items) { work_.spend(items / 16); }
 
   std::optional<ConfigValue> item(const ExpressionNode& node) {
     ConfigValue hold;
@@ -145,7 +143,7 @@ class Evaluator {
     if (!at) return std::nullopt;
     const auto size = std::ssize(*of);
     if (*at >= 0 && *at < size) {
-      return ConfigValue::of((*of)[static_cast<size_t>(*at)]);
+      return ConfigValue::of(nth(*of, *at));
     }
     return fail("index " + std::to_string(*at) +
                 " is out of range for a list of " + std::to_string(size));
@@ -162,20 +160,38 @@ class Evaluator {
       return fail("cannot take " + std::to_string(*end) +
                   " items of a list of " + std::to_string(of->size()));
     }
-    look_at(static_cast<size_t>(*end));
-    return ConfigValue::of(static_cast<int64_t>(
-        std::count(of->begin(), of->begin() + *end, *wanted)));
+    look_at(*end);
+    return ConfigValue::of(
+        int64_t{std::count(of->begin(), of->begin() + *end, *wanted)});
   }
 
-  template <typename Round>
-  std::optional<ConfigValue> whole(int index, const Round& round) {
-    ConfigValue hold;
-    const ConfigValue* const of = number(index, hold);
-    if (of == nullptr) return std::nullopt;
-    if (of->kind == ConfigValue::Kind::Integer) return *of;
-    const double rounded = round(of->real);
+  // `rounded` is the value of a number without its fraction.
+  std::optional<ConfigValue> whole(double rounded) {
     if (!(std::abs(rounded) < 9e18)) return fail("a number exceeds 63 bits");
     return ConfigValue::of(static_cast<int64_t>(rounded));
+  }
+
+  std::optional<ConfigValue> unary(Operator kind, const ConfigValue& of) {
+    const bool is_integer = of.kind == ConfigValue::Kind::Integer;
+    const double real = of.as_real();
+    switch (kind) {
+      case Operator::Root:
+        if (real < 0) return fail("a negative number has no square root");
+        return ConfigValue::of(std::sqrt(real));
+      case Operator::Logarithm:
+        if (!(real > 0)) return fail("only a number above 0 has a log");
+        return ConfigValue::of(std::log(real));
+      case Operator::Negate: {
+        if (!is_integer) return ConfigValue::of(-real);
+        const auto result = checked_mul(of.integer, -1);
+        if (!result) return fail("a number exceeds 63 bits");
+        return ConfigValue::of(*result);
+      }
+      case Operator::Floor:
+        return is_integer ? of : whole(std::floor(real));
+      default:
+        return is_integer ? of : whole(std::ceil(real));
+    }
   }
 
   // The operands of a binary node. A pointer is null if its operand has no
@@ -184,87 +200,69 @@ class Evaluator {
     ConfigValue hold_a, hold_b;
     const ConfigValue* a = nullptr;
     const ConfigValue* b = nullptr;
-    bool are(ConfigValue::Kind of_a, ConfigValue::Kind of_b) const {
-      return a->kind == of_a && b->kind == of_b;
-    }
     bool are_integers() const {
-      return are(ConfigValue::Kind::Integer, ConfigValue::Kind::Integer);
+      return a->kind == ConfigValue::Kind::Integer && b->kind == a->kind;
     }
   };
-  bool values(const ExpressionNode& node, Operands& of) {
-    of.a = value(node.first, of.hold_a);
-    if (of.a != nullptr) of.b = value(node.second, of.hold_b);
-    return of.b != nullptr;
-  }
-  bool numbers(const ExpressionNode& node, Operands& of) {
-    of.a = number(node.first, of.hold_a);
-    if (of.a != nullptr) of.b = number(node.second, of.hold_b);
+  bool operands(const ExpressionNode& node, bool only_numbers, Operands& of) {
+    const auto read = [&](int index, ConfigValue& hold) {
+      return only_numbers ? number(index, hold) : value(index, hold);
+    };
+    of.a = read(node.first, of.hold_a);
+    if (of.a != nullptr) of.b = read(node.second, of.hold_b);
     return of.b != nullptr;
   }
 
   // Rounds up. A quotient of integers is rounded up directly, because `/` would
   // refuse a remainder.
   std::optional<ConfigValue> ceiling(int index) {
-    const auto up = [](double a) { return std::ceil(a); };
-    const ExpressionNode& node = nodes_[static_cast<size_t>(index)];
-    if (node.kind != Operator::Divide) return whole(index, up);
+    const ExpressionNode& node = nth(nodes_, index);
     Operands of;
-    if (!numbers(node, of)) return std::nullopt;
-    if (!of.are_integers()) return whole(index, up);
-    if (of.a->integer < 0 || of.b->integer < 1) {
-      return fail("ceil needs a quotient of sizes");
+    if (node.kind == Operator::Divide) {
+      if (!operands(node, true, of)) return std::nullopt;
+      if (of.are_integers()) {
+        if (of.a->integer < 0 || of.b->integer < 1) {
+          return fail("ceil needs a quotient of sizes");
+        }
+        return ConfigValue::of(ceil_div(of.a->integer, of.b->integer));
+      }
     }
-    return ConfigValue::of(ceil_div(of.a->integer, of.b->integer));
-  }
-
-  std::optional<ConfigValue> root(int index) {
-    ConfigValue hold;
-    const ConfigValue* const of = number(index, hold);
-    if (of == nullptr) return std::nullopt;
-    if (of->as_real() < 0) return fail("a negative number has no square root");
-    return ConfigValue::of(std::sqrt(of->as_real()));
-  }
-
-  std::optional<ConfigValue> logarithm(int index) {
-    ConfigValue hold;
-    const ConfigValue* const of = number(index, hold);
-    if (of == nullptr) return std::nullopt;
-    if (!(of->as_real() > 0)) return fail("only a number above 0 has a log");
-    return ConfigValue::of(std::log(of->as_real()));
-  }
-
-  std::optional<ConfigValue> negated(int index) {
-    ConfigValue hold;
-    const ConfigValue* const of = number(index, hold);
-    if (of == nullptr) return std::nullopt;
-    if (of->kind == ConfigValue::Kind::Real) return ConfigValue::of(-of->real);
-    const auto result = checked_mul(of->integer, -1);
-    if (!result) return fail("a number exceeds 63 bits");
-    return ConfigValue::of(*result);
+    of.a = number(index, of.hold_a);
+    return of.a != nullptr ? unary(Operator::Ceil, *of.a) : std::nullopt;
   }
 
   std::optional<ConfigValue> binary(const ExpressionNode& node) {
+    const bool of_any_kind = node.kind == Operator::Equal ||
+                             node.kind == Operator::Unequal ||
+                             node.kind == Operator::In;
     Operands of;
-    if (node.kind == Operator::Equal || node.kind == Operator::Unequal) {
-      return values(node, of) ? equality(node.kind, *of.a, *of.b)
-                              : std::nullopt;
-    }
-    if (node.kind == Operator::In) {
-      return values(node, of) ? membership(of) : std::nullopt;
-    }
-    if (!numbers(node, of)) return std::nullopt;
+    if (!operands(node, !of_any_kind, of)) return std::nullopt;
     const ConfigValue& a = *of.a;
     const ConfigValue& b = *of.b;
-    if (node.kind >= Operator::Less && node.kind <= Operator::GreaterEqual) {
-      return comparison(node.kind, a, b);
+    const double x = a.as_real();
+    const double y = b.as_real();
+    switch (node.kind) {
+      case Operator::Equal:
+      case Operator::Unequal:
+        return equality(node.kind, a, b);
+      case Operator::In:
+        return membership(a, b);
+      case Operator::Less:
+        return ConfigValue::flag(x < y);
+      case Operator::LessEqual:
+        return ConfigValue::flag(x <= y);
+      case Operator::Greater:
+        return ConfigValue::flag(x > y);
+      case Operator::GreaterEqual:
+        return ConfigValue::flag(x >= y);
+      case Operator::Min:
+        return x < y ? a : b;
+      case Operator::Max:
+        return x < y ? b : a;
+      default:
+        return of.are_integers() ? integer(node.kind, a.integer, b.integer)
+                                 : real(node.kind, x, y);
     }
-    if (node.kind == Operator::Min || node.kind == Operator::Max) {
-      const bool first =
-          (a.as_real() < b.as_real()) == (node.kind == Operator::Min);
-      return first ? a : b;
-    }
-    return of.are_integers() ? integer(node.kind, a.integer, b.integer)
-                             : real(node.kind, a.as_real(), b.as_real());
   }
 
   std::optional<ConfigValue> equality(Operator kind, const ConfigValue& a,
@@ -274,35 +272,21 @@ class Evaluator {
       return fail("cannot compare " + std::string(value_kind_name(a.kind)) +
                   " with " + std::string(value_kind_name(b.kind)));
     }
-    if (a.kind == ConfigValue::Kind::Integers) look_at(a.integers->size());
+    if (a.kind == ConfigValue::Kind::Integers) look_at(std::ssize(*a.integers));
     const bool same = numbers ? a.as_real() == b.as_real() : a == b;
     return ConfigValue::flag(same == (kind == Operator::Equal));
   }
 
-  std::optional<ConfigValue> membership(const Operands& of) {
-    if (!of.are(ConfigValue::Kind::Integer, ConfigValue::Kind::Integers)) {
+  std::optional<ConfigValue> membership(const ConfigValue& a,
+                                        const ConfigValue& b) {
+    if (a.kind != ConfigValue::Kind::Integer ||
+        b.kind != ConfigValue::Kind::Integers) {
       return fail("`in` needs an integer and a list of integers");
     }
-    const std::vector<int64_t>& list = *of.b->integers;
-    const auto at = std::ranges::find(list, of.a->integer);
-    look_at(static_cast<size_t>(at - list.begin()));
+    const std::vector<int64_t>& list = *b.integers;
+    const auto at = std::ranges::find(list, a.integer);
+    look_at(at - list.begin());
     return ConfigValue::flag(at != list.end());
-  }
-
-  static ConfigValue comparison(Operator kind, const ConfigValue& a,
-                                const ConfigValue& b) {
-    const double x = a.as_real();
-    const double y = b.as_real();
-    switch (kind) {
-      case Operator::Less:
-        return ConfigValue::flag(x < y);
-      case Operator::LessEqual:
-        return ConfigValue::flag(x <= y);
-      case Operator::Greater:
-        return ConfigValue::flag(x > y);
-      default:
-        return ConfigValue::flag(x >= y);
-    }
   }
 
   std::optional<ConfigValue> integer(Operator kind, int64_t a, int64_t b) {
@@ -364,7 +348,6 @@ std::optional<ConfigValue> evaluate(const Expression& expression,
       Evaluator(expression, find, work, why)
           .value(static_cast<int>(expression.nodes.size()) - 1, hold);
   if (found == nullptr) return std::nullopt;
-  if (found == &hold) return hold;
   return *found;
 }
 

@@ -4,9 +4,12 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <tuple>
 #include <utility>
 
+#include "base/checked.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "model/language/statement.h"
 
 namespace shardplan {
@@ -23,6 +26,8 @@ struct BinaryOperator {
 };
 // One table per level of precedence, loosest first. Within a table, an operator
 // precedes those that are a prefix of it.
+constexpr std::array<BinaryOperator, 1> kOr = {{{"or", Operator::Or}}};
+constexpr std::array<BinaryOperator, 1> kAnd = {{{"and", Operator::And}}};
 constexpr std::array<BinaryOperator, 7> kComparisons = {{
     {"==", Operator::Equal},
     {"!=", Operator::Unequal},
@@ -84,12 +89,16 @@ class Parser {
       skip_blanks();
       const std::string name = word();
       if (rest_.empty() || !begins_name(rest_.front())) {
-        return missing("the name of a result is missing");
+        fail("the name of a result is missing");
+        return std::nullopt;
       }
       rest_.remove_prefix(name.size());
       result.targets.push_back(name);
     } while (take(","));
-    if (!take("=")) return missing("`=` is missing after the results");
+    if (!take("=")) {
+      fail("`=` is missing after the results");
+      return std::nullopt;
+    }
     result.value = disjunction();
     if (result.value >= 0 && take("as")) result.layout = layout();
     if (result.value >= 0 && take("if")) {
@@ -103,10 +112,6 @@ class Parser {
   }
 
  private:
-  std::nullopt_t missing(std::string why) {
-    fail(std::move(why));
-    return std::nullopt;
-  }
   bool ends() {
     skip_blanks();
     if (why_.empty() && !rest_.empty()) {
@@ -115,10 +120,6 @@ class Parser {
     return why_.empty();
   }
   size_t at() const { return text_.size() - rest_.size(); }
-  size_t behind_blanks() {
-    skip_blanks();
-    return at();
-  }
 
   int fail(std::string why) {
     if (why_.empty()) why_ = std::move(why);
@@ -159,39 +160,29 @@ class Parser {
   }
   int add(Operator kind, int first, int second = -1, int third = -1) {
     if (first < 0 || !why_.empty()) return -1;
-    ExpressionNode node;
-    node.kind = kind;
-    node.first = first;
-    node.second = second;
-    node.third = third;
-    node.begin = begin_of(first);
-    return add(std::move(node));
-  }
-  size_t begin_of(int node) const {
-    return nodes_[static_cast<size_t>(node)].begin;
+    return add({.kind = kind,
+                .first = first,
+                .second = second,
+                .third = third,
+                .begin = nth(nodes_, first).begin});
   }
   // Sets the text of a node to what has been read since `begin`.
   int spanning(int node, size_t begin) {
     if (node < 0) return -1;
-    nodes_[static_cast<size_t>(node)].begin = begin;
-    nodes_[static_cast<size_t>(node)].end = at();
+    nth(nodes_, node).begin = begin;
+    nth(nodes_, node).end = at();
     return node;
   }
 
   int disjunction() {
-    int left = conjunction();
-    while (left >= 0 && take("or"))
-      left = add(Operator::Or, left, conjunction());
-    return left;
+    return chain(kOr, [this] { return conjunction(); });
   }
   int conjunction() {
-    int left = negation();
-    while (left >= 0 && take("and"))
-      left = add(Operator::And, left, negation());
-    return left;
+    return chain(kAnd, [this] { return negation(); });
   }
   int negation() {
-    const size_t begin = behind_blanks();
+    skip_blanks();
+    const size_t begin = at();
     if (!take("not")) return comparison();
     if (++depth_ > kMaxDepth) return fail("it nests too deeply");
     const int of = negation();
@@ -255,8 +246,8 @@ class Parser {
   int number() {
     const char* const begin = rest_.data();
     const char* const end = begin + rest_.size();
-    ExpressionNode node;
-    node.begin = at();
+    const size_t start = at();
+    ConfigValue constant;
     const size_t digits =
         std::min(rest_.find_first_not_of("0123456789"), rest_.size());
     const char next = digits < rest_.size() ? rest_[digits] : ' ';
@@ -264,15 +255,15 @@ class Parser {
     if (next == '.' || next == 'e' || next == 'E') {
       double real = 0;
       read = std::from_chars(begin, end, real);
-      node.constant = ConfigValue::of(real);
+      constant = ConfigValue::of(real);
     } else {
       int64_t integer = 0;
       read = std::from_chars(begin, end, integer);
-      node.constant = ConfigValue::of(integer);
+      constant = ConfigValue::of(integer);
     }
     if (read.ec != std::errc()) return fail("a number is too large");
-    rest_.remove_prefix(static_cast<size_t>(read.ptr - begin));
-    return add(std::move(node));
+    rest_.remove_prefix(to_size(read.ptr - begin));
+    return add({.constant = std::move(constant), .begin = start});
   }
 
   int text(char quote) {
@@ -282,11 +273,10 @@ class Parser {
       return fail("a string is longer than " + count_text(kMaxTextValue) +
                   " bytes");
     }
-    ExpressionNode node;
-    node.begin = at();
-    node.constant = ConfigValue::of(std::string(rest_.substr(1, end - 1)));
+    const size_t begin = at();
+    auto constant = ConfigValue::of(std::string(rest_.substr(1, end - 1)));
     rest_.remove_prefix(end + 1);
-    return add(std::move(node));
+    return add({.constant = std::move(constant), .begin = begin});
   }
 
   int name() {
@@ -294,28 +284,25 @@ class Parser {
     const std::string found = word();
     rest_.remove_prefix(found.size());
     const size_t end = at();
-    for (const std::string_view reserved : {"or", "and", "not", "in"}) {
-      if (found == reserved) return fail("unexpected " + in_backticks(found));
+    if (has_word("or and not in", found)) {
+      return fail("unexpected " + in_backticks(found));
     }
     skip_blanks();
     if (rest_.starts_with('(')) {
       return spanning(in_statement_ ? any_call(found) : call(found), begin);
     }
-    ExpressionNode node;
-    node.begin = begin;
-    node.end = end;
     if (found == "true" || found == "false") {
-      node.constant = ConfigValue::flag(found == "true");
-    } else {
-      node.kind = Operator::Name;
-      node.name = found;
+      return add({.constant = ConfigValue::flag(found == "true"),
+                  .begin = begin,
+                  .end = end});
     }
-    return add(std::move(node));
+    return add(
+        {.kind = Operator::Name, .name = found, .begin = begin, .end = end});
   }
 
   int call(const std::string& name) {
-    const auto function = std::ranges::find(kFunctions, name, &Function::name);
-    if (function == kFunctions.end()) {
+    const Function* const function = find_named(kFunctions, name);
+    if (function == nullptr) {
       return fail(
           "unknown function " + in_backticks(name) +
           ": use ceil, floor, min, max, sqrt, log, length, count or if");
@@ -329,7 +316,7 @@ class Parser {
       }
       const int argument = disjunction();
       if (argument < 0) return -1;
-      arguments.at(static_cast<size_t>(i)) = argument;
+      nth(arguments, i) = argument;
     }
     if (!take(")")) return fail("a `)` is missing");
     return add(function->kind, arguments[0], arguments[1], arguments[2]);
@@ -339,9 +326,7 @@ class Parser {
   // `f(x, [1, 2], window = w)`.
   int any_call(const std::string& name) {
     if (++depth_ > kMaxDepth) return fail("it nests too deeply");
-    ExpressionNode node;
-    node.kind = Operator::Call;
-    node.name = name;
+    ExpressionNode node{.kind = Operator::Call, .name = name};
     take("(");
     if (!take(")")) {
       do {
@@ -376,9 +361,7 @@ class Parser {
   }
   int list() {
     if (++depth_ > kMaxDepth) return fail("it nests too deeply");
-    ExpressionNode node;
-    node.kind = Operator::List;
-    node.begin = at();
+    ExpressionNode node{.kind = Operator::List, .begin = at()};
     take("[");
     do {
       const int item = disjunction();
@@ -408,17 +391,17 @@ class Parser {
 }  // namespace
 
 bool ConfigValue::operator==(const ConfigValue& other) const {
-  const bool same = kind == other.kind && integer == other.integer &&
-                    real == other.real && text == other.text;
-  return same && (integers == other.integers ||
-                  (integers != nullptr && other.integers != nullptr &&
-                   *integers == *other.integers));
+  return std::tie(kind, integer, real, text) ==
+             std::tie(other.kind, other.integer, other.real, other.text) &&
+         (integers == other.integers ||
+          (integers != nullptr && other.integers != nullptr &&
+           *integers == *other.integers));
 }
 
 std::string_view value_kind_name(ConfigValue::Kind kind) {
   static constexpr std::array<std::string_view, 5> kNames = {
       "an integer", "a number", "true or false", "a string", "a list"};
-  return kNames.at(static_cast<size_t>(kind));
+  return nth(kNames, kind);
 }
 
 std::vector<std::string_view> Expression::names() const {
@@ -430,15 +413,13 @@ std::vector<std::string_view> Expression::names() const {
 }
 
 bool Expression::mentions(std::string_view name) const {
-  return std::ranges::any_of(nodes, [&](const ExpressionNode& node) {
-    return node.kind == Operator::Name && node.name == name;
-  });
+  return contains(names(), name);
 }
 
 std::string_view Expression::leading_name() const {
   std::vector<int> open = {static_cast<int>(nodes.size()) - 1};
   while (!open.empty()) {
-    const ExpressionNode& node = nodes[static_cast<size_t>(open.back())];
+    const ExpressionNode& node = nth(nodes, open.back());
     open.pop_back();
     if (node.kind == Operator::Name) return node.name;
     if (node.kind == Operator::Multiply) {
@@ -450,8 +431,7 @@ std::string_view Expression::leading_name() const {
 }
 
 bool is_number_function(std::string_view name) {
-  return std::ranges::find(kFunctions, name, &Function::name) !=
-         kFunctions.end();
+  return find_named(kFunctions, name) != nullptr;
 }
 
 std::optional<Statement> parse_statement(std::string_view text,
@@ -469,9 +449,7 @@ std::optional<Expression> parse_expression(std::string_view text, Span where,
 }
 
 Expression constant_expression(ConfigValue value, Span where) {
-  ExpressionNode node;
-  node.constant = std::move(value);
-  return {std::string(where.text()), where, {std::move(node)}};
+  return {std::string(where.text()), where, {{.constant = std::move(value)}}};
 }
 
 }  // namespace shardplan

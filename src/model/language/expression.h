@@ -32,28 +32,26 @@ struct ConfigValue {
   Kind kind = Kind::Integer;
   int64_t integer = 0;  // 0 or 1 for a Flag
   double real = 0;
-  std::string text;
+  std::string text = {};
   // Not null if the kind is Integers. Copies of a value share the list.
-  std::shared_ptr<const std::vector<int64_t>> integers;
+  std::shared_ptr<const std::vector<int64_t>> integers = {};
 
   bool operator==(const ConfigValue& other) const;
 
-  static ConfigValue of(int64_t integer) {
-    return {Kind::Integer, integer, 0, {}, {}};
+  static ConfigValue of(int64_t integer) { return {.integer = integer}; }
+  static ConfigValue of(double real) {
+    return {.kind = Kind::Real, .real = real};
+  }
+  static ConfigValue of(std::string text) {
+    return {.kind = Kind::Text, .text = std::move(text)};
+  }
+  static ConfigValue of(std::vector<int64_t> list) {
+    return {.kind = Kind::Integers,
+            .integers =
+                std::make_shared<const std::vector<int64_t>>(std::move(list))};
   }
   static ConfigValue flag(bool value) {
-    return {Kind::Flag, value ? 1 : 0, 0, {}, {}};
-  }
-  static ConfigValue of(double real) { return {Kind::Real, 0, real, {}, {}}; }
-  static ConfigValue of(std::string text) {
-    return {Kind::Text, 0, 0, std::move(text), {}};
-  }
-  static ConfigValue of(std::vector<int64_t> integers) {
-    return {Kind::Integers,
-            0,
-            0,
-            {},
-            std::make_shared<const std::vector<int64_t>>(std::move(integers))};
+    return {.kind = Kind::Flag, .integer = value ? 1 : 0};
   }
 
   bool is_number() const { return kind <= Kind::Real; }
@@ -103,12 +101,12 @@ struct ExpressionNode {
   int first = -1;
   int second = -1;
   int third = -1;
-  ConfigValue constant;
-  std::string name;  // for Name and Call
+  ConfigValue constant = {};
+  std::string name = {};  // for Name and Call
   // Indices of a List's items or a Call's positional arguments; `named` has a
   // Call's named arguments.
-  std::vector<int> arguments;
-  std::vector<std::pair<std::string, int>> named;
+  std::vector<int> arguments = {};
+  std::vector<std::pair<std::string, int>> named = {};
   // The node's bytes [begin, end) in the text of the expression or statement,
   // including parentheses around it.
   size_t begin = 0;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <utility>
 
 #include "base/checked.h"
@@ -165,15 +166,12 @@ bool LoraTargets::adapts(const LoraSite& site) {
     // `all-linear` does not adapt these.
     if (all_ && site.kind == Kind::Output) adapted = false;
   }
-  any_ = any_ || adapted;
+  if (!adapted) return false;
+  any_ = true;
   // Each of several modules in memory would get its own adapters.
-  if (adapted && site.in_memory.find('|') != std::string::npos) {
-    joined_ = site.path;
-  }
-  if (adapted && is_named_by(site.in_memory, kUnadaptable)) {
-    unadaptable_ = true;
-  }
-  return adapted;
+  if (contains(site.in_memory, '|')) joined_ = site.path;
+  unadaptable_ |= is_named_by(site.in_memory, kUnadaptable);
+  return true;
 }
 
 void LoraTargets::pass_by(const std::string& in_memory) {
@@ -187,13 +185,12 @@ void LoraTargets::meet_expert(const LoraSite& site, ExpertWeight weight) {
   }
   const std::string end = end_of(site.in_memory);
   const ExpertNames* const names = converted(model_type_);
-  if (names != nullptr && (end == names->gate || end == names->up)) {
+  const bool is_half =
+      names != nullptr && (end == names->gate || end == names->up);
+  if (is_half || end == kStackOfBoth) {
     // Gate and up form one matrix. Sharding it would separate one from the
     // other.
-    weight.out *= 2;
-    weight.out_kind = {};
-    gate_up_weight_ = std::move(weight);
-  } else if (end == kStackOfBoth) {
+    if (is_half) weight.out *= 2;
     weight.out_kind = {};
     gate_up_weight_ = std::move(weight);
   } else if (end == kStackDown || (names != nullptr && end == names->down)) {
@@ -234,14 +231,11 @@ std::vector<StackAdapters> LoraTargets::leave_experts(
 }
 
 std::string LoraTargets::linear_text() const {
-  return "`" +
-         joined(std::vector<std::string>(linear_.begin(), linear_.end()),
-                "`, `") +
-         "`";
+  return "`" + joined_of(linear_, "`, `", std::identity()) + "`";
 }
 
 std::optional<LoraProblem> LoraTargets::problem() const {
-  const std::string others = "name other layers in `targets`: ";
+  const std::string others = "name other layers in `targets`: " + linear_text();
   if (!half_.empty()) {
     return LoraProblem{"",
                        "`--lora` adapts only one of gate and up of experts, "
@@ -278,13 +272,13 @@ std::optional<LoraProblem> LoraTargets::problem() const {
                        "`--lora` adapts " + in_backticks(*other) +
                            ", which is not a linear layer: PEFT adapters for "
                            "it are not supported",
-                       "", others + linear_text()};
+                       "", others};
   }
   if (!joined_.empty()) {
     return LoraProblem{"",
                        "`--lora` adapts " + in_backticks(joined_) +
                            ", which is several modules in memory",
-                       "", others + linear_text()};
+                       "", others};
   }
   if (!any_) {
     return LoraProblem{"",
@@ -296,7 +290,7 @@ std::optional<LoraProblem> LoraTargets::problem() const {
     return LoraProblem{
         "model_type",
         "PEFT does not adapt `out_proj` of a " + in_backticks(model_type_), "",
-        others + linear_text()};
+        others};
   }
   return std::nullopt;
 }

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/checked.h"
+#include "base/words.h"
 #include "core/fold.h"
 #include "model/naming/name_scheme.h"
 
@@ -12,17 +13,14 @@ namespace {
 
 using PieceKind = NamePiece::Kind;
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
 // Removes a number from the beginning of `rest`.
 std::optional<int64_t> take_number(std::string_view& rest) {
-  size_t length = 0;
-  while (length < rest.size() && is_digit(rest[length])) ++length;
+  const size_t length =
+      std::min(rest.find_first_not_of("0123456789"), rest.size());
   if (length == 0 || length > 9 || (length > 1 && rest.front() == '0')) {
     return std::nullopt;
   }
-  int64_t number = 0;
-  for (const char c : rest.substr(0, length)) number = number * 10 + (c - '0');
+  const auto number = parse_integer(rest.substr(0, length));
   rest.remove_prefix(length);
   return number;
 }
@@ -47,18 +45,14 @@ std::optional<std::string_view> take_pieces(const NamePattern& pattern,
   return rest;
 }
 
-size_t find_any(const NamePattern& pattern) {
-  const auto at =
-      std::ranges::find(pattern.pieces, PieceKind::Any, &NamePiece::kind);
-  return static_cast<size_t>(at - pattern.pieces.begin());
-}
-
 }  // namespace
 
 std::optional<NameMatch> match_name(const NamePattern& pattern,
                                     std::string_view name) {
   const size_t count = pattern.pieces.size();
-  const size_t any = find_any(pattern);
+  const auto found =
+      std::ranges::find(pattern.pieces, PieceKind::Any, &NamePiece::kind);
+  const size_t any = to_size(found - pattern.pieces.begin());
   NameMatch match;
   const auto rest = take_pieces(pattern, 0, any, name, match);
   if (!rest) return std::nullopt;

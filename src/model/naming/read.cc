@@ -4,6 +4,7 @@
 #include <numeric>
 #include <set>
 
+#include "base/checked.h"
 #include "base/text.h"
 #include "model/architecture/reading.h"
 #include "model/naming/name_scheme.h"
@@ -13,6 +14,7 @@ namespace shardplan {
 namespace {
 
 using PieceKind = NamePiece::Kind;
+using Stacking = std::pair<Expression, size_t>;  // as in NameRule::stack
 
 // More dimensions than any tensor has.
 constexpr int64_t kMaxDims = 8;
@@ -41,51 +43,49 @@ class SchemeReader {
     const int64_t errors = diags_.count(Severity::Error);
     const auto document = parse_document(source, diags_);
     if (!document) return nullptr;
-    const auto root =
-        require(document->root(), NodeKind::Map, "a file of names", diags_);
+    const Node root = document->root();
     std::vector<std::string> keys = value_section_keys();
     keys.insert(keys.end(),
                 {"scheme", "summary", "dtypes", "labels", "axes", "stacked",
                  "earlier", "names", "adds", "architectures"});
-    if (!root || !reader_.known_keys(*root, keys)) return nullptr;
+    if (!is_map(root, "a file of names", keys)) return nullptr;
     auto result = std::make_shared<NameScheme>();
     result->source = source;
-    if (!root->find("scheme")) {
-      reader_.refuse(root->span(), "the file has no `scheme`");
+    if (!root.find("scheme")) {
+      reader_.refuse(root.span(), "the file has no `scheme`");
     }
-    reader_.optional(*root, "scheme", result->name);
-    reader_.optional(*root, "summary", result->summary);
-    if (const auto dtypes = root->find("dtypes")) read_dtypes(*dtypes, *result);
-    if (const auto labels = root->find("labels")) read_labels(*labels, *result);
-    for (const auto& [key, axes] :
-         {std::pair{"axes", &NameScheme::axes},
-          std::pair{"stacked", &NameScheme::stacked}}) {
-      const auto list = root->find(key);
-      if (list) read_axes(*list, key, (*result).*axes);
+    reader_.optional(root, "scheme", result->name);
+    reader_.optional(root, "summary", result->summary);
+    const auto dtypes = root.find("dtypes");
+    if (dtypes && is_map(*dtypes, "`dtypes`", {"vectors"})) {
+      read_dtype(*dtypes, "vectors", result->vectors);
     }
-    if (const auto map = root->find("earlier")) read_earlier(*map, *result);
-    read_values(*root, true, reader_, result->values, diags_);
-    if (const auto list = root->find("names")) read_rules(*list, result->all);
-    if (const auto list = root->find("adds")) read_added(*list, result->all);
-    if (const auto map = root->find("architectures")) {
-      read_architectures(*map, *result);
-    }
-    const auto map = root->find("architectures");
+    if (const auto labels = root.find("labels")) read_labels(*labels, *result);
+    read_axes(root, "axes", result->axes);
+    read_axes(root, "stacked", result->stacked);
+    if (const auto map = root.find("earlier")) read_earlier(*map, *result);
+    read_values(root, true, reader_, result->values, diags_);
+    read_both(root, result->all);
+    const auto map = root.find("architectures");
+    if (map) read_architectures(*map, *result);
     if (!map || map->size() == 0) {
-      reader_.refuse(root->span(), "the file has no `architectures`");
+      reader_.refuse(root.span(), "the file has no `architectures`");
     }
     return diags_.count(Severity::Error) == errors ? result : nullptr;
   }
 
  private:
-  void read_dtypes(const Node& map, NameScheme& result) {
-    if (!require(map, NodeKind::Map, "`dtypes`", diags_) ||
-        !reader_.known_keys(map, {"vectors"})) {
-      return;
-    }
-    if (const auto vectors = map.find("vectors")) {
-      result.vectors = dtype(*vectors);
-    }
+  // Reports a mistake and returns false.
+  bool fail(Span where, std::string message) {
+    reader_.refuse(where, std::move(message));
+    return false;
+  }
+
+  // Returns whether the node is a map without other keys; else reports it.
+  bool is_map(const Node& node, std::string_view what,
+              std::vector<std::string> keys) {
+    return require(node, NodeKind::Map, what, diags_) &&
+           reader_.known_keys(node, std::move(keys));
   }
 
   void read_labels(const Node& map, NameScheme& result) {
@@ -98,22 +98,20 @@ class SchemeReader {
   }
 
   // Reads `- {name: "*/query/kernel", axes: [embed, .., q_heads, kv]}`.
-  void read_axes(const Node& list, std::string_view key,
+  void read_axes(const Node& root, std::string_view key,
                  std::vector<NamedAxes>& result) {
     const std::string what = in_backticks(key);
-    if (!require(list, NodeKind::List, what, diags_)) return;
-    if (list.size() > kMaxNamedAxes) {
-      reader_.refuse(list.span(), what + " has more than " +
-                                      std::to_string(kMaxNamedAxes) +
-                                      " entries");
+    const auto list = root.find(key);
+    if (!list || !require(*list, NodeKind::List, what, diags_)) return;
+    if (list->size() > kMaxNamedAxes) {
+      reader_.refuse(list->span(), what + " has more than " +
+                                       std::to_string(kMaxNamedAxes) +
+                                       " entries");
       return;
     }
-    for (size_t i = 0; i < list.size(); ++i) {
-      const Node node = list.item(i);
-      if (!require(node, NodeKind::Map, "axes of an array", diags_) ||
-          !reader_.known_keys(node, {"name", "axes"})) {
-        continue;
-      }
+    for (size_t i = 0; i < list->size(); ++i) {
+      const Node node = list->item(i);
+      if (!is_map(node, "axes of an array", {"name", "axes"})) continue;
       const auto name = node.find("name");
       const auto labels = node.find("axes");
       if (!name || !labels) {
@@ -148,9 +146,8 @@ class SchemeReader {
                       std::vector<std::optional<std::string>>& result) {
     if (!require(list, NodeKind::List, "`axes`", diags_)) return false;
     if (list.size() > kMaxDims) {
-      reader_.refuse(list.span(), "`axes` has at most " +
-                                      std::to_string(kMaxDims) + " dimensions");
-      return false;
+      return fail(list.span(), "`axes` has at most " +
+                                   std::to_string(kMaxDims) + " dimensions");
     }
     for (size_t i = 0; i < list.size(); ++i) {
       const Node item = list.item(i);
@@ -175,16 +172,15 @@ class SchemeReader {
         read_rules(node, entry.own);
         continue;
       }
-      if (!require(node, NodeKind::Map, "names of an architecture", diags_) ||
-          !reader_.known_keys(node, {"like", "names", "adds"})) {
+      if (!is_map(node, "names of an architecture",
+                  {"like", "names", "adds"})) {
         continue;
       }
       if (const auto like = node.find("like")) {
         reader_.optional(node, "like", entry.like);
         entry.like_at = like->span();
       }
-      if (const auto list = node.find("names")) read_rules(*list, entry.own);
-      if (const auto list = node.find("adds")) read_added(*list, entry.own);
+      read_both(node, entry.own);
     }
     for (const auto& [name, entry] : entries) {
       NameRules rules = entry.own;
@@ -214,6 +210,11 @@ class SchemeReader {
     }
   }
 
+  void read_both(const Node& map, NameRules& result) {
+    if (const auto list = map.find("names")) read_rules(*list, result);
+    if (const auto list = map.find("adds")) read_added(*list, result);
+  }
+
   void read_rules(const Node& list, NameRules& result) {
     if (!require(list, NodeKind::List, "`names`", diags_)) return;
     for (size_t i = 0; i < list.size() && i <= kMaxNameRules; ++i) {
@@ -227,9 +228,8 @@ class SchemeReader {
     if (!require(list, NodeKind::List, "`adds`", diags_)) return;
     for (size_t i = 0; i < list.size() && i <= kMaxNameRules; ++i) {
       const Node node = list.item(i);
-      if (!require(node, NodeKind::Map, "a tensor", diags_) ||
-          !reader_.known_keys(node,
-                              {"name", "repeat", "shape", "dtype", "when"})) {
+      if (!is_map(node, "a tensor",
+                  {"name", "repeat", "shape", "dtype", "when"})) {
         continue;
       }
       const auto name = node.find("name");
@@ -242,7 +242,7 @@ class SchemeReader {
       auto made = pattern(*name, true, false);
       const bool good = made && expressions(node, "shape", tensor.shape) &&
                         reader_.optional(node, "when", tensor.when) &&
-                        read_dtype(node, tensor.dtype);
+                        read_dtype(node, "dtype", tensor.dtype);
       if (!good) continue;
       tensor.name = *std::move(made);
       result.added.push_back(std::move(tensor));
@@ -254,9 +254,8 @@ class SchemeReader {
     const auto repeat = node.find("repeat");
     if (!repeat) return true;
     if (!repeat->is_map() || repeat->size() != 1 || !is_word(repeat->key(0))) {
-      reader_.refuse(repeat->span(),
-                     "`repeat` needs one number and its count: `{i: layers}`");
-      return false;
+      return fail(repeat->span(),
+                  "`repeat` needs one number and its count: `{i: layers}`");
     }
     tensor.index = std::string(repeat->key(0));
     tensor.count = reader_.expression(repeat->item(0));
@@ -303,19 +302,14 @@ class SchemeReader {
   }
 
   bool read_from(const Node& node, NameRule& rule) {
-    if (!node.is_list()) {
-      auto one = pattern(node, false, true);
-      if (one) rule.from.push_back(*std::move(one));
-      return one.has_value();
-    }
-    for (size_t i = 0; i < node.size() && i <= kMaxNameRules; ++i) {
-      auto one = pattern(node.item(i), false, true);
+    const size_t count = node.is_list() ? node.size() : 1;
+    for (size_t i = 0; i < count && i <= kMaxNameRules; ++i) {
+      auto one = pattern(node.is_list() ? node.item(i) : node, false, true);
       if (!one) return false;
       rule.from.push_back(*std::move(one));
     }
-    if (rule.from.size() > 1) return true;
-    reader_.refuse(node.span(), "a list of joined names must have several");
-    return false;
+    return !node.is_list() || rule.from.size() > 1 ||
+           fail(node.span(), "a list of joined names must have several");
   }
 
   bool read_conditions(const Node& node, NameRule& rule) {
@@ -326,51 +320,35 @@ class SchemeReader {
         if (of->text() == kind.name) rule.of = kind.kind;
       }
       if (!rule.of) {
-        reader_.refuse(of->span(),
-                       "`of` must be one of " + joined(known, ", "));
-        return false;
+        return fail(of->span(), "`of` must be one of " + joined(known, ", "));
       }
     }
-    if (const auto dims = node.find("dims")) {
-      const auto count = dimension(*dims, kMaxDims);
-      if (!count) return false;
-      rule.dims = *count;
-    }
-    return reader_.optional(node, "when", rule.when);
+    return read_dimension(node, "dims", kMaxDims, rule.dims) &&
+           reader_.optional(node, "when", rule.when);
   }
 
   bool read_shape(const Node& node, NameRule& rule) {
     if (!permutation(node, "order", rule.order) ||
         !expressions(node, "shape", rule.shape) ||
         !permutation(node, "then", rule.then) ||
-        !read_dtype(node, rule.dtype)) {
+        !read_dtype(node, "dtype", rule.dtype) ||
+        !read_dimension(node, "split", kMaxDims - 1, rule.split) ||
+        !read_dimension(node, "join", kMaxDims - 1, rule.join)) {
       return false;
     }
-    for (const auto& [key, member] : {std::pair{"split", &NameRule::split},
-                                      std::pair{"join", &NameRule::join}}) {
-      const auto at = node.find(key);
-      if (!at) continue;
-      const auto value = dimension(*at, kMaxDims - 1);
-      if (!value) return false;
-      rule.*member = *value;
-    }
-    if (rule.join.has_value() == (rule.from.size() > 1)) return true;
-    reader_.refuse(node.span(),
-                   "`join` needs a list of names, and a list needs `join`");
-    return false;
+    return rule.join.has_value() == (rule.from.size() > 1) ||
+           fail(node.span(),
+                "`join` needs a list of names, and a list needs `join`");
   }
 
   bool read_targets(const Node& node, NameRule& rule) {
     const Node to = *node.find("to");
-    const auto& any = rule.from.front().pieces;
-    const bool has_any = std::ranges::any_of(any, [](const NamePiece& piece) {
-      return piece.kind == PieceKind::Any;
-    });
+    const auto& pieces = rule.from.front().pieces;
+    const bool has_any = std::ranges::find(pieces, PieceKind::Any,
+                                           &NamePiece::kind) != pieces.end();
     if (to.is_list() != rule.split.has_value()) {
-      reader_.refuse(
-          to.span(),
-          "`to` must be a list if there is a `split`, and only then");
-      return false;
+      return fail(to.span(),
+                  "`to` must be a list if there is a `split`, and only then");
     }
     if (!to.is_list()) {
       auto name = pattern(to, true, has_any);
@@ -380,15 +358,13 @@ class SchemeReader {
     }
     for (size_t i = 0; i < to.size() && i <= kMaxNameRules; ++i) {
       const Node part = to.item(i);
-      if (!require(part, NodeKind::Map, "a part of a split", diags_) ||
-          !reader_.known_keys(part, {"name", "size", "order", "shape"})) {
+      if (!is_map(part, "a part of a split",
+                  {"name", "size", "order", "shape"})) {
         return false;
       }
       const auto name = part.find("name");
       if (!name || !part.find("size")) {
-        reader_.refuse(part.span(),
-                       "a part of a split needs `name` and `size`");
-        return false;
+        return fail(part.span(), "a part of a split needs `name` and `size`");
       }
       NamedTarget target;
       auto made = pattern(*name, true, has_any);
@@ -400,17 +376,14 @@ class SchemeReader {
       target.name = *std::move(made);
       rule.to.push_back(std::move(target));
     }
-    if (rule.to.size() > 1) return true;
-    reader_.refuse(to.span(), "a split needs several parts");
-    return false;
+    return rule.to.size() > 1 || fail(to.span(), "a split needs several parts");
   }
 
   bool read_stack(const Node& node, NameRule& rule) {
     const std::set<std::string_view> captured = numbers_of(rule.from.front());
     for (const NamePattern& other : rule.from) {
       if (numbers_of(other) == captured) continue;
-      reader_.refuse(other.where, "joined names must have the same numbers");
-      return false;
+      return fail(other.where, "joined names must have the same numbers");
     }
     if (const auto stack = node.find("stack")) {
       if (!require(*stack, NodeKind::Map, "`stack`", diags_)) return false;
@@ -424,20 +397,16 @@ class SchemeReader {
               return what->mentions(number);
             });
         if (!of_numbers) {
-          reader_.refuse(
-              stack->key_span(i),
-              in_backticks(stack->key(i)) + " is not a number of the names");
-          return false;
+          return fail(stack->key_span(i), in_backticks(stack->key(i)) +
+                                              " is not a number of the names");
         }
         rule.stack.emplace_back(*std::move(what), *at);
       }
-      std::ranges::sort(rule.stack, [](const auto& a, const auto& b) {
-        return a.second < b.second;
-      });
-      for (size_t i = 1; i < rule.stack.size(); ++i) {
-        if (rule.stack[i].second != rule.stack[i - 1].second) continue;
-        reader_.refuse(stack->span(), "two numbers become the same dimension");
-        return false;
+      std::ranges::sort(rule.stack, {}, &Stacking::second);
+      const auto twice =
+          std::ranges::adjacent_find(rule.stack, {}, &Stacking::second);
+      if (twice != rule.stack.end()) {
+        return fail(stack->span(), "two numbers become the same dimension");
       }
     }
     // An unused number would give several tensors the same name.
@@ -452,9 +421,8 @@ class SchemeReader {
             });
       });
       if (stacked || named) continue;
-      reader_.refuse(rule.where, in_backticks(number) +
-                                     " is neither in `to` nor in `stack`");
-      return false;
+      return fail(rule.where,
+                  in_backticks(number) + " is neither in `to` nor in `stack`");
     }
     return true;
   }
@@ -508,57 +476,48 @@ class SchemeReader {
       const std::string inner = text->substr(i + 1, end - i - 1);
       i = end;
       close();
-      auto piece = made ? value_piece(node, inner) : number_piece(node, inner);
-      if (!piece) return std::nullopt;
+      NamePiece piece{made ? PieceKind::Value : PieceKind::Number, inner, {}};
+      if (made) {
+        std::string why;
+        piece.value = parse_expression(inner, node.span(), why);
+        if (!piece.value) {
+          return reader_.refuse(
+              node.span(),
+              in_backticks(inner) + " is not a valid expression: " + why);
+        }
+      } else if (!is_word(inner)) {
+        return reader_.refuse(
+            node.span(),
+            in_backticks(inner) + " is not a valid name of a number");
+      }
       if (!made && !result.pieces.empty() &&
           result.pieces.back().kind != PieceKind::Text) {
         return reader_.refuse(node.span(),
                               "two placeholders need text between them");
       }
       for (const NamePiece& other : result.pieces) {
-        if (!made && other.kind == PieceKind::Number &&
-            other.text == piece->text) {
+        if (!made && other.kind == PieceKind::Number && other.text == inner) {
           return reader_.refuse(node.span(),
                                 in_backticks(inner) + " appears twice");
         }
       }
-      result.pieces.push_back(*std::move(piece));
+      result.pieces.push_back(std::move(piece));
     }
     close();
     if (!result.pieces.empty()) return result;
     return reader_.refuse(node.span(), "a name is empty");
   }
 
-  std::optional<NamePiece> number_piece(const Node& node,
-                                        const std::string& inner) {
-    if (is_word(inner)) return NamePiece{PieceKind::Number, inner, {}};
-    return reader_.refuse(
-        node.span(), in_backticks(inner) + " is not a valid name of a number");
-  }
-
-  std::optional<NamePiece> value_piece(const Node& node,
-                                       const std::string& inner) {
-    std::string why;
-    auto value = parse_expression(inner, node.span(), why);
-    if (!value) {
-      return reader_.refuse(
-          node.span(),
-          in_backticks(inner) + " is not a valid expression: " + why);
-    }
-    return NamePiece{PieceKind::Value, inner, std::move(value)};
-  }
-
   bool expressions(const Node& map, std::string_view key,
                    std::vector<Expression>& result) {
     const auto list = map.find(key);
     if (!list) return true;
-    if (!require(*list, NodeKind::List, in_backticks(key), diags_))
+    if (!require(*list, NodeKind::List, in_backticks(key), diags_)) {
       return false;
+    }
     if (list->size() == 0 || list->size() > kMaxDims) {
-      reader_.refuse(list->span(), in_backticks(key) + " needs 1 to " +
-                                       std::to_string(kMaxDims) +
-                                       " dimensions");
-      return false;
+      return fail(list->span(), in_backticks(key) + " needs 1 to " +
+                                    std::to_string(kMaxDims) + " dimensions");
     }
     for (size_t i = 0; i < list->size(); ++i) {
       auto one = reader_.expression(list->item(i));
@@ -573,8 +532,9 @@ class SchemeReader {
                    std::vector<size_t>& result) {
     const auto list = map.find(key);
     if (!list) return true;
-    if (!require(*list, NodeKind::List, in_backticks(key), diags_))
+    if (!require(*list, NodeKind::List, in_backticks(key), diags_)) {
       return false;
+    }
     std::set<size_t> seen;
     for (size_t i = 0; i < list->size(); ++i) {
       const auto at = dimension(list->item(i), kMaxDims - 1);
@@ -582,36 +542,35 @@ class SchemeReader {
       result.push_back(*at);
       seen.insert(*at);
     }
-    if (seen.size() == result.size() && !seen.empty() &&
-        *seen.rbegin() + 1 == seen.size()) {
-      return true;
-    }
-    reader_.refuse(list->span(), in_backticks(key) +
-                                     " must name each dimension once, from 0");
-    return false;
+    return (seen.size() == result.size() && !seen.empty() &&
+            *seen.rbegin() + 1 == seen.size()) ||
+           fail(list->span(),
+                in_backticks(key) + " must name each dimension once, from 0");
   }
 
   std::optional<size_t> dimension(const Node& node, int64_t most) {
     const auto value = node.integer();
-    if (value && *value >= 0 && *value <= most) {
-      return static_cast<size_t>(*value);
-    }
+    if (value && *value >= 0 && *value <= most) return to_size(*value);
     return reader_.refuse(node.span(),
                           "dimensions are 0 to " + std::to_string(most));
   }
 
-  std::optional<DType> dtype(const Node& node) {
-    const auto found = find_dtype(node.text());
-    if (found) return found;
-    return diags_.error(
-        Code::UnknownDtype, node.span(),
-        "dtype " + in_backticks(node.text()) + " is not supported");
+  bool read_dimension(const Node& map, std::string_view key, int64_t most,
+                      std::optional<size_t>& result) {
+    const auto node = map.find(key);
+    if (node) result = dimension(*node, most);
+    return !node || result;
   }
 
-  bool read_dtype(const Node& map, std::optional<DType>& result) {
-    const auto node = map.find("dtype");
+  bool read_dtype(const Node& map, std::string_view key,
+                  std::optional<DType>& result) {
+    const auto node = map.find(key);
     if (!node) return true;
-    result = dtype(*node);
+    result = find_dtype(node->text());
+    if (!result) {
+      diags_.error(Code::UnknownDtype, node->span(),
+                   "dtype " + in_backticks(node->text()) + " is not supported");
+    }
     return result.has_value();
   }
 

@@ -22,7 +22,7 @@ namespace {
 using PieceKind = NamePiece::Kind;
 
 // The number of names that a message lists.
-constexpr size_t kShownNames = 8;
+constexpr int64_t kShownNames = 8;
 
 template <typename T>
 std::vector<T> in_order(const std::vector<T>& all,
@@ -34,11 +34,9 @@ std::vector<T> in_order(const std::vector<T>& all,
 
 // Returns "gate_proj" for "mlp.gate_proj.weight".
 std::string module_of(std::string_view name) {
-  const size_t end = name.find_last_of("./");
-  if (end == name.npos) return std::string(name);
-  const size_t begin = name.find_last_of("./", end - 1);
-  return std::string(name.substr(begin == name.npos ? 0 : begin + 1,
-                                 end - (begin == name.npos ? 0 : begin + 1)));
+  const std::string_view module = name.substr(0, name.find_last_of("./"));
+  // If nothing is above the module, npos + 1 is 0.
+  return std::string(module.substr(module.find_last_of("./") + 1));
 }
 
 class Renaming {
@@ -61,21 +59,24 @@ class Renaming {
   }
 
   bool run(const TensorSteps& steps) {
-    for (size_t i = 0; i < plain_.size(); ++i) {
-      if (!add_tensor(plain_.name(i), plain_.type(i), steps.parameters[i],
-                      false)) {
+    for (size_t i = 0; i < plain_.any_size(); ++i) {
+      const bool buffer = i >= plain_.size();
+      const ModuleStep::Kind step =
+          buffer ? steps.buffers[i - plain_.size()] : steps.parameters[i];
+      if (!add_tensor(plain_.any_name(i), plain_.any_type(i), step, buffer)) {
         return false;
       }
-    }
-    for (size_t i = 0; i < plain_.buffers().size(); ++i) {
-      const Manifest::Buffer& buffer = plain_.buffers()[i];
-      if (!add_tensor(buffer.name, buffer.type, steps.buffers[i], true))
-        return false;
     }
     return check_unnamed() && add_others() && write();
   }
 
  private:
+  // Refuses the model because of the names of this scheme.
+  Diagnostics::Builder refuse(const std::string& why) {
+    return config_.refuse("",
+                          "names of " + in_backticks(scheme_.name) + " " + why);
+  }
+
   // --- which rule -----------------------------------------------------------
 
   // A rule, and the index of one of its `from` names.
@@ -128,9 +129,7 @@ class Renaming {
              std::string_view name, const TensorType& type, bool buffer) {
     const NameRule& rule = *each.rule;
     if (!rule.refused.empty()) {
-      config_
-          .refuse("", "names of " + in_backticks(scheme_.name) +
-                          " cannot be used: " + rule.refused)
+      refuse("cannot be used: " + rule.refused)
           .fact("at " + in_backticks(name))
           .label(rule.where, "by this rule");
       return false;
@@ -164,9 +163,7 @@ class Renaming {
 
   bool misfit(const NameRule& rule, const Renamed& tensor,
               const std::string& why) {
-    config_
-        .refuse("", "names of " + in_backticks(scheme_.name) +
-                        " do not fit this model: " + why)
+    refuse("do not fit this model: " + why)
         .fact(in_backticks(tensor.name) + " is " + type_text(tensor.type))
         .label(rule.where, "by this rule");
     return false;
@@ -196,19 +193,14 @@ class Renaming {
     Shape sizes;
     ParameterKind kinds;
     std::vector<TensorView::Dim> dims;
-    bool good = true;
     for (const Expression& each : shape) {
       const auto size = scope_.integer(each, 1, kMaxDim);
-      if (!size) {
-        good = false;
-        break;
-      }
+      if (!size) return false;
       sizes.push_back(*size);
       kinds.push_back(dimension_kind(each, old, tensor.kind));
       dims.push_back(dimension_of(each, old, *size));
     }
     scope_.own.resize(before);
-    if (!good) return false;
     const auto is = element_count(sizes);
     if (!is || is != element_count(old)) {
       return misfit(rule, tensor,
@@ -290,18 +282,12 @@ class Renaming {
                                            std::string_view any) {
     std::string name;
     for (const NamePiece& piece : pattern.pieces) {
-      switch (piece.kind) {
-        case PieceKind::Any:
-          name += any;
-          break;
-        case PieceKind::Value: {
-          const auto value = scope_.integer(*piece.value, 0, kMaxDim);
-          if (!value) return std::nullopt;
-          name += std::to_string(*value);
-          break;
-        }
-        default:
-          name += piece.text;
+      if (piece.kind == PieceKind::Value) {
+        const auto value = scope_.integer(*piece.value, 0, kMaxDim);
+        if (!value) return std::nullopt;
+        name += std::to_string(*value);
+      } else {
+        name += piece.kind == PieceKind::Any ? any : piece.text;
       }
     }
     return name;
@@ -318,11 +304,10 @@ class Renaming {
       // A tensor with unchanged name and layout needs no view.
       const bool changes = tensor.plain != tensor.name || !tensor.moves.empty();
       if (changes && !tensor.in_parts) {
-        views_[std::move(tensor.plain)] = {tensor.name,
-                                           std::move(tensor.plain_shape),
-                                           std::move(tensor.moves),
-                                           {},
-                                           {}};
+        TensorView& view = views_[std::move(tensor.plain)];
+        view.of = tensor.name;
+        view.shape = std::move(tensor.plain_shape);
+        view.moves = std::move(tensor.moves);
       }
       return add(std::move(tensor));
     }
@@ -350,9 +335,7 @@ class Renaming {
   bool add(Renamed tensor) {
     results_.push_back(std::move(tensor));
     if (std::ssize(results_) <= kMaxTensors) return true;
-    config_
-        .refuse("", "names of " + in_backticks(scheme_.name) +
-                        " give too many tensors")
+    refuse("give too many tensors")
         .fact("the limit is " + count_text(kMaxTensors));
     return false;
   }
@@ -369,16 +352,13 @@ class Renaming {
 
   bool check_unnamed() {
     if (unnamed_.empty()) return true;
-    auto report = config_.refuse(
-        "", "names of " + in_backticks(scheme_.name) + " are missing for " +
-                plural(std::ssize(unnamed_), "kind") + " of tensors");
-    size_t shown = 0;
+    auto report = refuse("are missing for " +
+                         plural(std::ssize(unnamed_), "kind") + " of tensors");
+    int64_t shown = 0;
     for (const auto& [name, count] : unnamed_) {
       if (shown++ == kShownNames) {
-        report.fact(
-            ".. and " +
-            count_text(static_cast<int64_t>(unnamed_.size() - kShownNames)) +
-            " more");
+        report.fact(".. and " + count_text(std::ssize(unnamed_) - kShownNames) +
+                    " more");
         break;
       }
       report.fact(in_backticks(name) +
@@ -440,18 +420,18 @@ class Renaming {
       if (!scheme_.axes.empty() && !label(tensor)) return false;
       const auto [entry, is_new] = kinds.try_emplace(
           {folded_name(tensor.name), tensor.type.shape}, tensor.kind);
-      for (size_t i = 0; !is_new && i < tensor.kind.size(); ++i) {
-        entry->second[i].block =
-            std::max(entry->second[i].block, tensor.kind[i].block);
+      if (is_new) continue;
+      for (size_t i = 0; i < tensor.kind.size(); ++i) {
+        int64_t& block = entry->second[i].block;
+        block = std::max(block, tensor.kind[i].block);
       }
     }
     manifest_.kinds = std::make_shared<const ParameterKinds>(std::move(kinds));
     manifest_.earlier_labels = scheme_.earlier;
     manifest_.views = std::make_shared<const TensorViews>(std::move(views_));
     if (const auto twice = manifest_.find_duplicate()) {
-      config_.refuse("", "names of " + in_backticks(scheme_.name) +
-                             " do not fit this model: two tensors become " +
-                             in_backticks(manifest_.any_name(twice->first)));
+      refuse("do not fit this model: two tensors become " +
+             in_backticks(manifest_.any_name(twice->first)));
       return false;
     }
     add_remarks();
@@ -478,10 +458,7 @@ class Renaming {
       manifest_.set_axes(manifest_.size() - 1, std::move(labels));
       return true;
     }
-    config_
-        .refuse("", "names of " + in_backticks(scheme_.name) +
-                        " do not give the logical axes of " +
-                        in_backticks(tensor.name))
+    refuse("do not give the logical axes of " + in_backticks(tensor.name))
         .fact("it is " + type_text(tensor.type));
     return false;
   }

@@ -2,45 +2,34 @@
 // The shipped name schemes of other programs.
 #include "base/shipped.h"
 
-#include <algorithm>
 #include <mutex>
 
 #include "base/checked.h"
 #include "model/naming/name_scheme.h"
+#include "model/read_once.h"
 
 namespace shardplan {
 namespace {
 
 constexpr std::string_view kSchemesFolder = "schemes";
 
-// Reads each file once, when it is first requested.
-class SchemeLibrary {
- public:
-  std::shared_ptr<const NameScheme> find(std::string_view name) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    const auto known = read_.find(name);
-    if (known != read_.end()) return known->second;
+}  // namespace
+
+std::shared_ptr<const NameScheme> find_name_scheme(std::string_view name) {
+  static std::mutex mutex;
+  static ReadOnce<NameScheme> known;
+  const std::lock_guard<std::mutex> lock(mutex);
+  return known.get(name, [&]() -> std::shared_ptr<const NameScheme> {
     Diagnostics diags;
     const SourcePtr source = find_shipped(kSchemesFolder, name, diags);
     if (source == nullptr) return nullptr;
     auto result = read_name_scheme(source, diags);
     if (result == nullptr) {
-      const Diagnostic& first = diags.all().front();
-      throw InternalError(std::string(name) + ": " + first.message);
+      throw InternalError(std::string(name) + ": " +
+                          diags.all().front().message);
     }
-    return read_.emplace(std::string(name), std::move(result)).first->second;
-  }
-
- private:
-  std::mutex mutex_;
-  std::map<std::string, std::shared_ptr<const NameScheme>, std::less<>> read_;
-};
-
-}  // namespace
-
-std::shared_ptr<const NameScheme> find_name_scheme(std::string_view name) {
-  static SchemeLibrary library;
-  return library.find(name);
+    return result;
+  });
 }
 
 std::vector<std::string> name_scheme_names() {

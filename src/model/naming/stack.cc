@@ -13,32 +13,60 @@
 namespace shardplan {
 namespace {
 
-// The label of dimensions that count experts in schemes.
-constexpr std::string_view kExpertsLabel = "experts";
-
 class Joining {
  public:
   Joining(const TensorStack& stack, const NameScheme& scheme, Renamed& result,
           TensorViews& views)
       : stack_(stack), scheme_(scheme), result_(result), views_(views) {}
 
+  // Returns why the members cannot be combined; nothing if they were.
   std::optional<StackMisfit> run() {
-    join();
-    return std::move(misfit_);
+    const NameRule& rule = *stack_.rule;
+    if (auto why = incomplete()) return why;
+    // One member of each part, which represents the others.
+    std::vector<const StackMember*> parts(rule.from.size());
+    for (const StackMember& member : stack_.members) {
+      const StackMember*& part = parts[member.part];
+      if (part == nullptr) part = &member;
+      if (part->tensor.type != member.tensor.type) {
+        return StackMisfit{&member.tensor, in_backticks(part->tensor.name) +
+                                               " is " +
+                                               type_text(part->tensor.type) +
+                                               ", and both belong to " +
+                                               in_backticks(result_.name)};
+      }
+    }
+    const Renamed& first = parts.front()->tensor;
+    result_.type = first.type;
+    result_.kind = first.kind;
+    result_.buffer = first.buffer;
+    if (rule.join) {
+      if (auto why = join_parts(parts)) return why;
+    }
+    for (size_t i = 0; i < rule.stack.size(); ++i) {
+      const size_t at = rule.stack[i].second;
+      if (at > result_.type.shape.size()) {
+        return StackMisfit{&first, "a dimension is stacked past the end of " +
+                                       in_backticks(result_.name)};
+      }
+      DimKind kind;
+      kind.label = kind.axis = label_of(i);
+      const auto offset = static_cast<std::ptrdiff_t>(at);
+      result_.type.shape.insert(result_.type.shape.begin() + offset,
+                                std::ssize(indices(i)));
+      result_.kind.insert(result_.kind.begin() + offset, std::move(kind));
+    }
+    add_views(parts);
+    return std::nullopt;
   }
 
  private:
-  bool misfit(const Renamed& tensor, std::string why) {
-    misfit_ = StackMisfit{&tensor, std::move(why)};
-    return false;
-  }
-
-  // Returns whether the members fill every position of the stack exactly once.
-  bool complete() {
-    const NameRule& rule = *stack_.rule;
-    int64_t expected = std::ssize(rule.from);
-    for (size_t i = 0; i < rule.stack.size(); ++i) {
-      expected *= distinct(i);
+  // Returns a misfit unless the members fill every position of the stack
+  // exactly once.
+  std::optional<StackMisfit> incomplete() const {
+    int64_t expected = std::ssize(stack_.rule->from);
+    for (size_t i = 0; i < stack_.rule->stack.size(); ++i) {
+      expected *= std::ssize(indices(i));
       if (expected > std::ssize(stack_.members)) break;
     }
     std::set<std::pair<std::vector<int64_t>, size_t>> places;
@@ -46,59 +74,28 @@ class Joining {
       places.emplace(member.at, member.part);
     }
     const auto found = std::ssize(stack_.members);
-    if (found == expected && places.size() == stack_.members.size())
-      return true;
-    return misfit(stack_.members.front().tensor,
-                  in_backticks(result_.name) + " is made of several tensors: " +
-                      (found < expected ? "some are missing"
-                                        : "some have the same position"));
+    if (found == expected && std::ssize(places) == found) return std::nullopt;
+    return StackMisfit{&stack_.members.front().tensor,
+                       in_backticks(result_.name) +
+                           " is made of several tensors: " +
+                           (found < expected ? "some are missing"
+                                             : "some have the same position")};
   }
 
-  int64_t distinct(size_t which) const {
+  // Returns the indices along a stacked dimension, ascending.
+  std::vector<int64_t> indices(size_t which) const {
     std::set<int64_t> values;
     for (const StackMember& member : stack_.members) {
       values.insert(member.at[which]);
     }
-    return std::ssize(values);
+    return {values.begin(), values.end()};
   }
 
-  bool join() {
-    const NameRule& rule = *stack_.rule;
-    if (!complete()) return false;
-    // One member of each part, which represents the others.
-    std::vector<const StackMember*> parts(rule.from.size());
-    for (const StackMember& member : stack_.members) {
-      const StackMember*& part = parts[member.part];
-      if (part == nullptr) part = &member;
-      if (part->tensor.type != member.tensor.type) {
-        return misfit(member.tensor, in_backticks(part->tensor.name) + " is " +
-                                         type_text(part->tensor.type) +
-                                         ", and both belong to " +
-                                         in_backticks(result_.name));
-      }
-    }
-    const Renamed& first = parts.front()->tensor;
-    result_.type = first.type;
-    result_.kind = first.kind;
-    result_.buffer = first.buffer;
-    if (rule.join && !join_parts(parts)) return false;
-    for (size_t i = 0; i < rule.stack.size(); ++i) {
-      const auto& [what, at] = rule.stack[i];
-      if (at > result_.type.shape.size()) {
-        return misfit(first, "a dimension is stacked past the end of " +
-                                 in_backticks(result_.name));
-      }
-      const int64_t count = distinct(i);
-      const auto label = scheme_.labels.find(what.text);
-      DimKind kind;
-      if (label != scheme_.labels.end()) kind.label = label->second;
-      kind.axis = kind.label;
-      const auto offset = static_cast<std::ptrdiff_t>(at);
-      result_.type.shape.insert(result_.type.shape.begin() + offset, count);
-      result_.kind.insert(result_.kind.begin() + offset, std::move(kind));
-    }
-    add_views(parts);
-    return true;
+  // Returns the label of a stacked dimension; "" if it has none.
+  std::string label_of(size_t which) const {
+    const std::string& number = stack_.rule->stack[which].first.text;
+    const auto label = scheme_.labels.find(number);
+    return label == scheme_.labels.end() ? "" : label->second;
   }
 
   // Adds a view of the stack for each tensor. All experts of a layer share one
@@ -108,17 +105,16 @@ class Joining {
     std::vector<std::vector<int64_t>> values(rule.stack.size());
     std::optional<size_t> experts;
     for (size_t i = 0; i < rule.stack.size(); ++i) {
-      for (const StackMember& member : stack_.members) {
-        values[i].push_back(member.at[i]);
-      }
-      std::ranges::sort(values[i]);
-      values[i].erase(std::unique(values[i].begin(), values[i].end()),
-                      values[i].end());
-      const auto label = scheme_.labels.find(rule.stack[i].first.text);
-      if (label != scheme_.labels.end() && label->second == kExpertsLabel) {
-        experts = i;
-      }
+      values[i] = indices(i);
+      if (label_of(i) == kExpertsLabel) experts = i;
     }
+    const auto rows_of = [&](size_t count) {
+      int64_t rows = 0;
+      for (size_t p = 0; p < count; ++p) {
+        rows += parts[p]->tensor.type.shape[*rule.join];
+      }
+      return rows;
+    };
     for (const StackMember& member : stack_.members) {
       if (member.tensor.in_parts) continue;
       if (experts && member.at[*experts] != values[*experts].front()) continue;
@@ -130,11 +126,7 @@ class Joining {
                                 i == experts ? -1 : place - values[i].begin()});
       }
       if (rule.join) {
-        int64_t begin = 0;
-        for (size_t p = 0; p < member.part; ++p) {
-          begin += parts[p]->tensor.type.shape[*rule.join];
-        }
-        view.joined = {*rule.join, begin, joined_size(parts, *rule.join)};
+        view.joined = {*rule.join, rows_of(member.part), rows_of(parts.size())};
       }
       std::string name = member.tensor.plain;
       if (experts) {
@@ -144,12 +136,6 @@ class Joining {
       }
       views_[std::move(name)] = std::move(view);
     }
-  }
-  static int64_t joined_size(const std::vector<const StackMember*>& parts,
-                             size_t at) {
-    int64_t rows = 0;
-    for (const StackMember* part : parts) rows += part->tensor.type.shape[at];
-    return rows;
   }
 
   // Returns "mlp.experts.up_proj.weight" for "mlp.experts.3.up_proj.weight".
@@ -175,11 +161,12 @@ class Joining {
     return result;
   }
 
-  bool join_parts(const std::vector<const StackMember*>& parts) {
+  std::optional<StackMisfit> join_parts(
+      const std::vector<const StackMember*>& parts) {
     const size_t at = *stack_.rule->join;
+    const Renamed& first = parts.front()->tensor;
     if (at >= result_.type.shape.size()) {
-      return misfit(parts.front()->tensor,
-                    "there is no such dimension to join");
+      return StackMisfit{&first, "there is no such dimension to join"};
     }
     DimKind joined;
     int64_t rows = 0;
@@ -194,10 +181,9 @@ class Joining {
               ? checked_add(rows, type.shape[at])
               : std::nullopt;
       if (!sum) {
-        return misfit(part->tensor,
-                      "it does not fit next to " +
-                          in_backticks(parts.front()->tensor.name) + ", " +
-                          type_text(parts.front()->tensor.type));
+        return StackMisfit{&part->tensor, "it does not fit next to " +
+                                              in_backticks(first.name) + ", " +
+                                              type_text(first.type)};
       }
       rows = *sum;
       const DimKind& dim = part->tensor.kind[at];
@@ -207,14 +193,13 @@ class Joining {
     result_.type.shape[at] = rows;
     result_.kind[at] = std::move(joined);
     label_joined(result_.kind, at);
-    return true;
+    return std::nullopt;
   }
 
   const TensorStack& stack_;
   const NameScheme& scheme_;
   Renamed& result_;
   TensorViews& views_;
-  std::optional<StackMisfit> misfit_;
 };
 
 }  // namespace

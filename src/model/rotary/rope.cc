@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "model/config_classes.h"
 #include "syntax/document.h"
 
@@ -30,39 +31,35 @@ bool is_plain(std::string_view kind) {
 
 // Reads `rope_scaling`, or `rope_parameters` of transformers 5, into a
 // RopeConfig.
-class ScalingReader {
- public:
-  ScalingReader(std::string path, ConfigReader& config, ConfigReader& section,
-                RopeConfig& rope, Diagnostics& diags)
-      : path_(std::move(path)),
-        config_(config),
-        section_(section),
-        rope_(rope),
-        diags_(diags) {}
+struct ScalingReader {
+  std::string path;  // of the section in the config
+  ConfigReader& config;
+  ConfigReader& section;
+  RopeConfig& rope;
+  Diagnostics& diags;
 
   // `is_of_kind`: the section is for one kind of layers, and other kinds have
   // their own.
   void read(Span where, bool is_of_kind) {
-    const char* kind_key = section_.find("rope_type") ? "rope_type" : "type";
-    const std::string kind = section_.text(kind_key);
-    const std::string legacy = section_.text("type");
+    const char* kind_key = section.find("rope_type") ? "rope_type" : "type";
+    const std::string kind = section.text(kind_key);
+    const std::string legacy = section.text("type");
     if (!legacy.empty() && legacy != kind) {
-      diags_
+      diags
           .report(Code::UnsupportedConfig, Severity::Note, where,
                   "`rope_type` is " + in_backticks(kind) + ", `type` is " +
                       in_backticks(legacy) + ": the former is used")
           .fact("as in transformers 5; version 4 uses `type` for most models");
     }
-    if (const auto theta = optional_number(section_, "rope_theta")) {
-      rope_.theta = *theta;
+    if (const auto theta = optional_number(section, "rope_theta")) {
+      rope.theta = *theta;
     }
-    if (const auto part = optional_number(section_, "partial_rotary_factor")) {
-      rope_.part = part;
+    if (const auto part = optional_number(section, "partial_rotary_factor")) {
+      rope.part = part;
     }
     if (is_plain(kind)) return;
-    if (std::find(kScalings.begin(), kScalings.end(), kind) ==
-        kScalings.end()) {
-      section_
+    if (!contains(kScalings, kind)) {
+      section
           .refuse(kind_key,
                   "rope scaling " + in_backticks(kind) + " is not supported")
           .fact(
@@ -70,38 +67,39 @@ class ScalingReader {
               "proportional");
       return;
     }
-    rope_.scaling = kind;
-    if (kind == "linear") rope_.factor = required("factor");
+    rope.scaling = kind;
+    if (kind == "linear") rope.factor = required("factor");
     if (kind == "llama3") read_llama3();
     if (kind == "dynamic") read_dynamic();
     if (kind == "yarn") read_yarn(is_of_kind);
     if (kind == "longrope") read_longrope();
     if (kind == "proportional") {
-      rope_.factor = optional_number(section_, "factor").value_or(1);
+      rope.factor = optional_number(section, "factor").value_or(1);
     }
   }
 
- private:
-  void missing(std::string_view name) {
-    section_.refuse(name,
-                    "`" + path_ + "." + std::string(name) + "` is missing");
+  std::string shown(std::string_view key) const {
+    return "`" + path + "." + std::string(key) + "`";
   }
 
-  double required(std::string_view name) {
-    if (!section_.find(name)) missing(name);
-    return section_.positive(name, 1);
+  void missing(std::string_view key) {
+    section.refuse(key, shown(key) + " is missing");
+  }
+
+  double required(std::string_view key) {
+    if (!section.find(key)) missing(key);
+    return section.positive(key, 1);
   }
 
   void read_llama3() {
-    rope_.factor = required("factor");
-    rope_.low_freq_factor = required("low_freq_factor");
-    if (!section_.find("high_freq_factor")) missing("high_freq_factor");
-    rope_.high_freq_factor = section_.positive("high_freq_factor", 4);
-    rope_.original_positions =
-        section_.size("original_max_position_embeddings");
-    if (rope_.high_freq_factor <= rope_.low_freq_factor) {
-      section_.refuse("high_freq_factor",
-                      "`high_freq_factor` must exceed `low_freq_factor`");
+    rope.factor = required("factor");
+    rope.low_freq_factor = required("low_freq_factor");
+    if (!section.find("high_freq_factor")) missing("high_freq_factor");
+    rope.high_freq_factor = section.positive("high_freq_factor", 4);
+    rope.original_positions = section.size("original_max_position_embeddings");
+    if (rope.high_freq_factor <= rope.low_freq_factor) {
+      section.refuse("high_freq_factor",
+                     "`high_freq_factor` must exceed `low_freq_factor`");
     }
   }
 
@@ -109,34 +107,33 @@ class ScalingReader {
   // configuration class.
   int64_t positions() {
     constexpr std::string_view kKey = "max_position_embeddings";
-    if (!config_.find(kKey)) {
-      const auto config_class = find_config_class(config_.text("model_type"));
+    if (!config.find(kKey)) {
+      const auto config_class = find_config_class(config.text("model_type"));
       const auto usual = config_class != nullptr
                              ? config_class->default_of(kKey, false)
                              : std::nullopt;
       if (usual && usual->integer()) return *usual->integer();
     }
-    return config_.size(kKey);
+    return config.size(kKey);
   }
 
   void read_dynamic() {
-    rope_.factor = required("factor");
-    rope_.original_positions = positions();
+    rope.factor = required("factor");
+    rope.original_positions = positions();
   }
 
   // Returns the number of positions in training. The config's own key takes
   // precedence over that of the scaling, since Phi-3 has it in the config.
   int64_t trained_positions() {
     constexpr std::string_view kKey = "original_max_position_embeddings";
-    if (!config_.find(kKey)) {
-      return section_.find(kKey) ? section_.size(kKey) : positions();
+    if (!config.find(kKey)) {
+      return section.find(kKey) ? section.size(kKey) : positions();
     }
-    const int64_t own = config_.size(kKey);
-    if (section_.find(kKey) && section_.size(kKey) != own) {
-      config_.refuse(kKey, config_.shown(kKey) + " and `" + path_ + "." +
-                               std::string(kKey) +
-                               "` differ: which one applies depends on the "
-                               "version of transformers");
+    const int64_t own = config.size(kKey);
+    if (section.find(kKey) && section.size(kKey) != own) {
+      config.refuse(kKey, config.shown(kKey) + " and " + shown(kKey) +
+                              " differ: which one applies depends on the "
+                              "version of transformers");
     }
     return own;
   }
@@ -144,59 +141,56 @@ class ScalingReader {
   // Returns the ratio of the model's positions to those in training.
   double stretch() {
     return static_cast<double>(positions()) /
-           static_cast<double>(std::max<int64_t>(1, rope_.original_positions));
+           static_cast<double>(std::max<int64_t>(1, rope.original_positions));
   }
 
   double number_or_default(std::string_view key, double usual) {
-    const auto value = section_.find(key);
+    const auto value = section.find(key);
     const bool is_zero = value && value->number() == 0.0;
-    return is_zero ? usual : section_.positive(key, usual);
+    return is_zero ? usual : section.positive(key, usual);
   }
 
   // Reads the scaling of Peng et al., "YaRN", 2023.
   void read_yarn(bool is_of_kind) {
-    rope_.original_positions = trained_positions();
-    if (!section_.at("factor")) missing("factor");
-    rope_.factor =
-        section_.find("factor") ? section_.positive("factor", 1) : stretch();
-    rope_.beta_fast = number_or_default("beta_fast", rope_.beta_fast);
-    rope_.beta_slow = number_or_default("beta_slow", rope_.beta_slow);
-    rope_.truncate = section_.flag("truncate", true);
-    if (is_of_kind && !rope_.truncate) {
-      section_.refuse(
+    rope.original_positions = trained_positions();
+    if (!section.at("factor")) missing("factor");
+    rope.factor =
+        section.find("factor") ? section.positive("factor", 1) : stretch();
+    rope.beta_fast = number_or_default("beta_fast", rope.beta_fast);
+    rope.beta_slow = number_or_default("beta_slow", rope.beta_slow);
+    rope.truncate = section.flag("truncate", true);
+    if (is_of_kind && !rope.truncate) {
+      section.refuse(
           "truncate",
-          "`" + path_ +
-              ".truncate` is false, which transformers ignores there");
+          shown("truncate") + " is false, which transformers ignores there");
     }
     const auto scale = [&](double by) {
-      return rope_.factor <= 1 ? 1 : 0.1 * by * std::log(rope_.factor) + 1;
+      return rope.factor <= 1 ? 1 : 0.1 * by * std::log(rope.factor) + 1;
     };
     const double numerator = number_or_default("mscale", 0);
     const double denominator = number_or_default("mscale_all_dim", 0);
-    rope_.amplitude = numerator != 0 && denominator != 0
-                          ? scale(numerator) / scale(denominator)
-                          : scale(1);
-    if (section_.find("attention_factor")) {
-      rope_.amplitude = section_.positive("attention_factor", 1);
-    }
+    rope.amplitude = numerator != 0 && denominator != 0
+                         ? scale(numerator) / scale(denominator)
+                         : scale(1);
+    rope.amplitude =
+        optional_number(section, "attention_factor").value_or(rope.amplitude);
   }
 
   std::vector<double> factors(std::string_view key) {
     std::vector<double> all;
-    const auto list = section_.find(key);
+    const auto list = section.find(key);
     if (!list) {
       missing(key);
       return all;
     }
     if (!list->is_list()) {
-      section_.ill_typed(key, *list, "a list");
+      section.ill_typed(key, *list, "a list");
       return all;
     }
     for (size_t i = 0; i < list->size(); ++i) {
       const auto number = list->item(i).number();
       if (!number || !(*number > 0)) {
-        section_.refuse(key, "`" + path_ + "." + std::string(key) +
-                                 "` must hold only numbers above 0");
+        section.refuse(key, shown(key) + " must hold only numbers above 0");
         return all;
       }
       all.push_back(*number);
@@ -206,40 +200,32 @@ class ScalingReader {
 
   // Reads the scaling of Ding et al., "LongRoPE", 2024.
   void read_longrope() {
-    rope_.original_positions = trained_positions();
-    rope_.short_factor = factors("short_factor");
-    rope_.long_factor = factors("long_factor");
-    rope_.short_amplitude = optional_number(section_, "short_mscale");
-    const bool has_long = section_.find("long_mscale").has_value();
-    if (rope_.short_amplitude.has_value() != has_long) {
+    rope.original_positions = trained_positions();
+    rope.short_factor = factors("short_factor");
+    rope.long_factor = factors("long_factor");
+    rope.short_amplitude = optional_number(section, "short_mscale");
+    const bool has_long = section.find("long_mscale").has_value();
+    if (rope.short_amplitude.has_value() != has_long) {
       missing(has_long ? "short_mscale" : "long_mscale");
     }
     const double ratio = stretch();
-    rope_.factor =
-        section_.find("factor") ? section_.positive("factor", 1) : ratio;
-    if (rope_.factor > 1) {
-      rope_.amplitude = std::sqrt(
-          1 + std::log(rope_.factor) /
-                  std::log(static_cast<double>(rope_.original_positions)));
+    rope.factor = optional_number(section, "factor").value_or(ratio);
+    if (rope.factor > 1) {
+      rope.amplitude = std::sqrt(
+          1 + std::log(rope.factor) /
+                  std::log(static_cast<double>(rope.original_positions)));
     }
-    if (section_.find("attention_factor")) {
-      rope_.amplitude = section_.positive("attention_factor", 1);
-    } else if (section_.find("factor") && rope_.factor != ratio) {
-      diags_
-          .report(Code::UnsupportedConfig, Severity::Note,
-                  section_.map().span(),
-                  "`" + path_ +
-                      ".factor` is used, though it is not the ratio of "
+    if (section.find("attention_factor")) {
+      rope.amplitude = section.positive("attention_factor", 1);
+    } else if (section.find("factor") && rope.factor != ratio) {
+      diags
+          .report(Code::UnsupportedConfig, Severity::Note, section.map().span(),
+                  shown("factor") +
+                      " is used, though it is not the ratio of "
                       "`max_position_embeddings` to the training length")
           .fact("as in transformers 5; version 4 uses the ratio");
     }
   }
-
-  std::string path_;
-  ConfigReader& config_;
-  ConfigReader& section_;
-  RopeConfig& rope_;
-  Diagnostics& diags_;
 };
 
 // Reports a `partial_rotary_factor` in the config of a model that rotates whole
@@ -265,76 +251,55 @@ void note_partial(double partial, const RopeConfig& rope, ConfigReader& config,
       .fact("as in transformers 5; earlier versions fail on it");
 }
 
-// Computes the frequencies of the rotated pairs, in radians per position.
-class Frequencies {
- public:
-  Frequencies(const RopeConfig& rope, double theta, int64_t rotated)
-      : rope_(rope), theta_(theta), rotated_(rotated) {}
-
-  std::vector<double> plain(double theta) const {
-    std::vector<double> all;
-    for (int64_t i = 0; i < rotated_; i += 2) {
-      all.push_back(std::pow(theta, -number(i) / number(rotated_)));
-    }
-    return all;
+// Returns the frequencies of the pairs of `rotated` values, in radians per
+// position.
+std::vector<double> frequencies(double theta, int64_t rotated) {
+  std::vector<double> all;
+  for (int64_t i = 0; i < rotated; i += 2) {
+    all.push_back(std::pow(theta, -number(i) / number(rotated)));
   }
+  return all;
+}
 
-  // Returns the base of the frequencies, which grows with sequences that are
-  // longer than the config's positions.
-  double dynamic_theta(int64_t length) const {
-    const double dims = number(rotated_);
-    const double longer = number(std::max(length, rope_.original_positions)) /
-                          number(rope_.original_positions);
-    return theta_ * std::pow(rope_.factor * longer - (rope_.factor - 1),
-                             dims / (dims - 2));
-  }
+// Returns the base of the frequencies, which grows with sequences that are
+// longer than the config's positions.
+double dynamic_theta(const RopeConfig& rope, double theta, int64_t rotated,
+                     int64_t length) {
+  const double dims = number(rotated);
+  const double longer = number(std::max(length, rope.original_positions)) /
+                        number(rope.original_positions);
+  return theta *
+         std::pow(rope.factor * longer - (rope.factor - 1), dims / (dims - 2));
+}
 
-  // Leaves high frequencies unchanged, divides low ones by `factor`, and
-  // interpolates linearly in between.
-  std::vector<double> yarn() const {
-    double low = dim_of(rope_.beta_fast);
-    double high = dim_of(rope_.beta_slow);
-    if (rope_.truncate) {
-      low = std::floor(low);
-      high = std::ceil(high);
-    }
-    low = std::max(low, 0.0);
-    high = std::min(high, number(rotated_ - 1));
-    if (low == high) high += 0.001;
-    std::vector<double> all = plain(theta_);
-    for (size_t i = 0; i < all.size(); ++i) {
-      const double ramp =
-          std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0);
-      all[i] = all[i] / rope_.factor * ramp + all[i] * (1 - ramp);
-    }
-    return all;
-  }
-
- private:
+// Leaves high frequencies unchanged, divides low ones by `factor`, and
+// interpolates linearly in between.
+std::vector<double> yarn_frequencies(const RopeConfig& rope, double theta,
+                                     int64_t rotated) {
   // Returns the index of the pair that makes `turns` full turns within the
   // original positions; it need not be an integer.
-  double dim_of(double turns) const {
-    return number(rotated_) *
-           std::log(number(rope_.original_positions) /
+  const auto dim_of = [&](double turns) {
+    return number(rotated) *
+           std::log(number(rope.original_positions) /
                     (turns * 2 * std::numbers::pi)) /
-           (2 * std::log(theta_));
+           (2 * std::log(theta));
+  };
+  double low = dim_of(rope.beta_fast);
+  double high = dim_of(rope.beta_slow);
+  if (rope.truncate) {
+    low = std::floor(low);
+    high = std::ceil(high);
   }
-
-  const RopeConfig& rope_;
-  double theta_;
-  int64_t rotated_;
-};
-
-// Divides every frequency by its factor. Returns false if there are too few
-// factors, or too many and not `may_be_more`.
-bool divide(std::vector<double>& frequencies, const std::vector<double>& by,
-            bool may_be_more) {
-  if (by.size() < frequencies.size() ||
-      (by.size() > frequencies.size() && !may_be_more)) {
-    return false;
+  low = std::max(low, 0.0);
+  high = std::min(high, number(rotated - 1));
+  if (low == high) high += 0.001;
+  std::vector<double> all = frequencies(theta, rotated);
+  for (size_t i = 0; i < all.size(); ++i) {
+    const double ramp =
+        std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0);
+    all[i] = all[i] / rope.factor * ramp + all[i] * (1 - ramp);
   }
-  for (size_t i = 0; i < frequencies.size(); ++i) frequencies[i] /= by[i];
-  return true;
+  return all;
 }
 
 }  // namespace
@@ -360,33 +325,27 @@ RopeConfig read_rope(ConfigReader& config, std::string_view kind, bool has_part,
       continue;
     }
     // Families that mix kinds of attention have a nested map for each kind.
-    const auto is_own = [](const Node& map) {
-      for (size_t i = 0; i < map.size(); ++i) {
-        if (map.item(i).is_map()) return true;
-      }
-      return false;
-    };
-    if (value->is_map() && is_own(*value) && !kind.empty()) {
-      auto kinds = config.section(key);
-      auto own = kinds ? kinds->section(kind) : std::nullopt;
-      if (own) {
-        const std::string path = std::string(key) + "." + std::string(kind);
-        ScalingReader(path, config, *own, rope, diags)
-            .read(value->span(), true);
-      }
-      continue;
+    bool has_kinds = false;
+    for (size_t i = 0; value->is_map() && i < value->size(); ++i) {
+      has_kinds |= value->item(i).is_map();
     }
-    if (value->is_map() && is_own(*value)) {
+    if (has_kinds && kind.empty()) {
       config.refuse(
           key,
           "`" + std::string(key) +
               "` differs between kinds of attention, which is not supported");
-      continue;
-    }
-    if (!has_own_keys) continue;
-    if (auto section = config.section(key)) {
-      ScalingReader(std::string(key), config, *section, rope, diags)
-          .read(value->span(), false);
+    } else if (has_kinds) {
+      auto kinds = config.section(key);
+      if (auto own = kinds ? kinds->section(kind) : std::nullopt) {
+        const std::string path = std::string(key) + "." + std::string(kind);
+        ScalingReader{path, config, *own, rope, diags}.read(value->span(),
+                                                            true);
+      }
+    } else if (has_own_keys) {
+      if (auto section = config.section(key)) {
+        ScalingReader{std::string(key), config, *section, rope, diags}.read(
+            value->span(), false);
+      }
     }
   }
   const auto part = rope.part ? rope.part : own_part;
@@ -403,15 +362,18 @@ RopeConfig read_rope(ConfigReader& config, std::string_view kind, bool has_part,
 std::optional<AttributeValues> rope_attributes(const RopeConfig& rope,
                                                const RopeUse& use,
                                                std::string& why) {
+  const auto fail = [&](std::string reason) {
+    why = std::move(reason);
+    return std::nullopt;
+  };
   const double theta = rope.theta.value_or(use.theta);
   AttributeValues attributes = {{"dim", 1.0}};
   if (use.interleaved) attributes.emplace_back("interleaved", 1.0);
   const bool is_long = use.length > rope.original_positions;
   if (is_long && rope.short_amplitude) {
-    why =
+    return fail(
         "more tokens than in training: versions of transformers differ in "
-        "whether `long_factor` goes with `long_mscale`";
-    return std::nullopt;
+        "whether `long_factor` goes with `long_mscale`");
   }
   const double amplitude = rope.short_amplitude.value_or(rope.amplitude);
   if (amplitude != 1) attributes.emplace_back("amplitude", amplitude);
@@ -421,9 +383,8 @@ std::optional<AttributeValues> rope_attributes(const RopeConfig& rope,
                            ? use.head_dim
                            : static_cast<int64_t>(number(use.head_dim) * part);
   if (rotated < 1) {
-    why =
-        "no part of a head of " + std::to_string(use.head_dim) + " is rotated";
-    return std::nullopt;
+    return fail("no part of a head of " + std::to_string(use.head_dim) +
+                " is rotated");
   }
   const bool is_odd = rotated % 2 != 0;
   const bool has_other =
@@ -443,46 +404,44 @@ std::optional<AttributeValues> rope_attributes(const RopeConfig& rope,
                             number(rope.original_positions));
     return attributes;
   }
-  const Frequencies of(rope, theta, rotated);
-  std::vector<double> all = of.plain(theta);
+  std::vector<double> all = frequencies(theta, rotated);
   if (rope.scaling == "linear") {
     for (double& each : all) each /= rope.factor;
   } else if (rope.scaling == "dynamic") {
     // With 2 rotated values, transformers divides by 0 in the exponent.
-    const double longer = rotated > 2 ? of.dynamic_theta(use.length) : NAN;
-    all = std::isfinite(longer) ? of.plain(longer) : std::vector<double>{NAN};
+    const double longer =
+        rotated > 2 ? dynamic_theta(rope, theta, rotated, use.length) : NAN;
+    all = std::isfinite(longer) ? frequencies(longer, rotated)
+                                : std::vector<double>{NAN};
   } else if (rope.scaling == "yarn" && !is_odd) {
-    all = of.yarn();
+    all = yarn_frequencies(rope, theta, rotated);
   } else if (rope.scaling == "longrope") {
     const auto& by = is_long ? rope.long_factor : rope.short_factor;
-    if (!divide(all, by, use.is_small)) {
-      why = "longrope has " + std::to_string(by.size()) + " factors for " +
-            std::to_string(all.size()) + " frequencies";
-      return std::nullopt;
+    if (by.size() < all.size() || (by.size() > all.size() && !use.is_small)) {
+      return fail("longrope has " + std::to_string(by.size()) +
+                  " factors for " + std::to_string(all.size()) +
+                  " frequencies");
     }
+    for (size_t i = 0; i < all.size(); ++i) all[i] /= by[i];
   } else if (is_proportional) {
     // Pairs that are not rotated get frequency 0, so that the halves of a pair
     // stay half a head apart.
-    const auto turned =
-        static_cast<size_t>(std::floor(number(use.head_dim) * part / 2));
+    const double turned = std::floor(number(use.head_dim) * part / 2);
     for (size_t i = 0; i < all.size(); ++i) {
-      all[i] = i < turned ? all[i] / rope.factor : 0;
+      all[i] = static_cast<double>(i) < turned ? all[i] / rope.factor : 0;
     }
   } else if (!rope.scaling.empty()) {
-    why = "rope scaling " + in_backticks(rope.scaling) + " of " +
-          std::to_string(rotated) + " values, an odd number";
-    return std::nullopt;
+    return fail("rope scaling " + in_backticks(rope.scaling) + " of " +
+                std::to_string(rotated) + " values, an odd number");
   }
-  for (const double each : all) {
-    if (std::isfinite(each)) continue;
-    why = "rope scaling " + in_backticks(rope.scaling) + " of " +
-          std::to_string(rotated) + " values has no finite frequencies";
-    return std::nullopt;
+  if (!std::ranges::all_of(all,
+                           [](double each) { return std::isfinite(each); })) {
+    return fail("rope scaling " + in_backticks(rope.scaling) + " of " +
+                std::to_string(rotated) + " values has no finite frequencies");
   }
-  if (number(2 * static_cast<int64_t>(all.size())) > number(use.head_dim)) {
-    why = "a head of " + std::to_string(use.head_dim) +
-          " cannot be rotated: pairs need an even size";
-    return std::nullopt;
+  if (2 * std::ssize(all) > use.head_dim) {
+    return fail("a head of " + std::to_string(use.head_dim) +
+                " cannot be rotated: pairs need an even size");
   }
   attributes.emplace_back("frequencies", std::move(all));
   return attributes;

@@ -25,13 +25,14 @@ std::optional<AttributeValues> Rotations::attributes(const ValueScope& scope,
     const ConfigValue* const found = find(name);
     return found != nullptr && found->is_number() ? found->as_real() : 0;
   };
-  RopeUse use;
   const ConfigValue* const kind = find("rope_kind");
   const double part = number_at("rotary_part");
   const RopeConfig* const rope =
       config_of(kind != nullptr ? kind->text : "", part > 0);
   if (rope == nullptr) return std::nullopt;
-  use.theta = number_at("rope_theta");
+  RopeUse use{.theta = number_at("rope_theta"),
+              .length = pass_.length,
+              .is_small = is_small_};
   if (!rope->theta && use.theta == 0) {
     why = "rotary positions need `rope_theta`";
     return std::nullopt;
@@ -45,8 +46,6 @@ std::optional<AttributeValues> Rotations::attributes(const ValueScope& scope,
   if (part > 0) use.part = part;
   const ConfigValue* const interleaved = find("interleaved");
   use.interleaved = interleaved != nullptr && interleaved->integer != 0;
-  use.length = pass_.length;
-  use.is_small = is_small_;
   return rope_attributes(*rope, use, why);
 }
 
