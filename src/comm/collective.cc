@@ -29,19 +29,10 @@ std::vector<int64_t> piece_sizes(const EvenCut& shards, int64_t chunks) {
   return sizes;
 }
 
-// Returns `sizes`, `times` times in a row.
-std::vector<int64_t> repeated(const std::vector<int64_t>& sizes, int times) {
-  std::vector<int64_t> result;
-  for (int i = 0; i < times; ++i) {
-    result.insert(result.end(), sizes.begin(), sizes.end());
-  }
-  return result;
-}
-
 }  // namespace
 
 std::string_view collective_name(CollectiveKind kind) {
-  return kNames[static_cast<size_t>(kind)];
+  return nth(kNames, kind);
 }
 
 std::optional<CollectiveKind> find_collective(std::string_view name) {
@@ -77,38 +68,38 @@ Schedule backwards(const Schedule& schedule) {
 std::vector<int64_t> chunk_sizes(CollectiveKind kind, const Schedule& schedule,
                                  int64_t payload) {
   const int n = schedule.ranks;
-  const int64_t chunks = schedule.chunks;
-  switch (kind) {
-    case CollectiveKind::AllGather:
-    case CollectiveKind::ReduceScatter:
-      return piece_sizes({payload, n}, chunks);
-    case CollectiveKind::AllToAll:
-      return repeated(piece_sizes({payload, n}, chunks / n), n);
-    case CollectiveKind::Permute:
-      return repeated(piece_sizes({payload, 1}, chunks / n), n);
-    case CollectiveKind::AllReduce:
-    case CollectiveKind::Broadcast:
-      break;
+  const bool is_sharded = kind == CollectiveKind::AllGather ||
+                          kind == CollectiveKind::ReduceScatter ||
+                          kind == CollectiveKind::AllToAll;
+  // In these, every rank has a payload of its own.
+  const int payloads =
+      kind == CollectiveKind::AllToAll || kind == CollectiveKind::Permute ? n
+                                                                          : 1;
+  const auto sizes =
+      piece_sizes({payload, is_sharded ? n : 1}, schedule.chunks / payloads);
+  std::vector<int64_t> all;
+  for (int i = 0; i < payloads; ++i) {
+    all.insert(all.end(), sizes.begin(), sizes.end());
   }
-  return piece_sizes({payload, 1}, chunks);
+  return all;
 }
 
 Traffic traffic(const Schedule& schedule,
                 const std::vector<int64_t>& chunk_bytes) {
-  SHARDPLAN_CHECK(chunk_bytes.size() == static_cast<size_t>(schedule.chunks));
+  SHARDPLAN_CHECK(chunk_bytes.size() == to_size(schedule.chunks));
   std::vector<int64_t> before = {0};  // bytes of all chunks before each
   for (const int64_t bytes : chunk_bytes) {
     before.push_back(before.back() + bytes);
   }
   Traffic result;
-  std::vector<int64_t> sent(static_cast<size_t>(schedule.ranks), 0);
+  std::vector<int64_t> sent(to_size(schedule.ranks), 0);
   for (const Step& step : schedule.steps) {
     int64_t bytes = 0;
     for (const Transfer& t : step) {
-      const auto first = static_cast<size_t>(t.first_chunk);
-      const auto count = static_cast<size_t>(t.chunk_count);
+      const auto first = to_size(t.first_chunk);
+      const auto count = to_size(t.chunk_count);
       const int64_t carried = before[first + count] - before[first];
-      sent[static_cast<size_t>(t.source)] += carried;
+      nth(sent, t.source) += carried;
       bytes += carried;
     }
     result.total += bytes;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Counts buffers, and caches free ones in a list from the newest to the oldest.
 #include "graph/buffers.h"
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include <new>
 
 #include "base/allocation.h"
+#include "base/checked.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #define SHARDPLAN_POISONS 1
@@ -35,19 +37,15 @@ struct CachedBuffer {
 };
 
 // Makes AddressSanitizer report any access to a cached buffer.
-void close(CachedBuffer* buffer) {
+void close([[maybe_unused]] CachedBuffer* buffer) {
 #ifdef SHARDPLAN_POISONS
-  ASAN_POISON_MEMORY_REGION(
-      buffer + 1, static_cast<size_t>(buffer->bytes) - sizeof(CachedBuffer));
-#else
-  static_cast<void>(buffer);
+  ASAN_POISON_MEMORY_REGION(buffer + 1,
+                            to_size(buffer->bytes) - sizeof(CachedBuffer));
 #endif
 }
-void open(CachedBuffer* buffer) {
+void open([[maybe_unused]] CachedBuffer* buffer) {
 #ifdef SHARDPLAN_POISONS
-  ASAN_UNPOISON_MEMORY_REGION(buffer, static_cast<size_t>(buffer->bytes));
-#else
-  static_cast<void>(buffer);
+  ASAN_UNPOISON_MEMORY_REGION(buffer, to_size(buffer->bytes));
 #endif
 }
 
@@ -190,10 +188,10 @@ void* allocate(int64_t bytes, bool zeroed) {
   void* memory = nullptr;
   try {
     claim_memory(bytes);
-    const auto size = static_cast<size_t>(bytes);
     // The system provides zero pages, which use no memory until they are
     // written.
-    memory = zeroed ? std::calloc(size, 1) : std::malloc(size);
+    memory =
+        zeroed ? std::calloc(to_size(bytes), 1) : std::malloc(to_size(bytes));
     if (memory == nullptr) {
       release_memory(bytes);
       throw std::bad_alloc();
@@ -210,8 +208,7 @@ void* allocate(int64_t bytes, bool zeroed) {
 std::shared_ptr<void> zeroed_buffer(int64_t bytes) {
   void* const cached = store().take(bytes);
   if (cached == nullptr) return owned(allocate(bytes, true), bytes);
-  std::memset(cached, 0, static_cast<size_t>(bytes));
-  return owned(cached, bytes);
+  return owned(std::memset(cached, 0, to_size(bytes)), bytes);
 }
 
 std::shared_ptr<void> unfilled_buffer(int64_t bytes) {
@@ -219,7 +216,7 @@ std::shared_ptr<void> unfilled_buffer(int64_t bytes) {
   if (memory == nullptr) memory = allocate(bytes, false);
 #if !defined(NDEBUG) || !SHARDPLAN_OWN_NEW
   // The bytes are those of a NaN, so that reading before writing is noticed.
-  std::memset(memory, 0xff, static_cast<size_t>(bytes));
+  std::memset(memory, 0xff, to_size(bytes));
 #endif
   return owned(memory, bytes);
 }

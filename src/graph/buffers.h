@@ -33,7 +33,8 @@ class BufferCache {
   BufferCache& operator=(const BufferCache&) = delete;
 };
 
-// Bytes of buffers in the whole process.
+// Bytes of buffers, and so of tensors, in the whole process; mapped files do
+// not count.
 struct BufferMemory {
   int64_t held = 0;    // in use
   int64_t peak = 0;    // the most in use since the last restart

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+// Checks a graph file against the operations that there are, and builds it.
 #include "graph/build.h"
 
-#include <algorithm>
+#include <array>
 #include <map>
 #include <set>
 #include <span>
@@ -10,7 +11,9 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/checked.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "graph/graph.h"
 #include "graph/random.h"
 
@@ -24,34 +27,17 @@ constexpr ValueId kBroken;
 
 using Kind = AttributeDef::Kind;
 
-std::string_view kind_text(Kind kind) {
-  switch (kind) {
-    case Kind::Number:
-      return "a number";
-    case Kind::Text:
-      return "a string";
-    case Kind::Integers:
-      return "a list of integers";
-    case Kind::Spec:
-      return "a spec";
-    case Kind::Numbers:
-      return "a list of numbers";
-  }
-  return "";
-}
+// Per kind, which is also the index of its alternative in AttributeValue.
+constexpr std::array<std::string_view, 5> kKindTexts = {
+    "a number", "a string", "a list of integers", "a spec",
+    "a list of numbers"};
 
 // Converts a written attribute to that kind; nullopt if it is of another kind.
 std::optional<AttributeValue> as_kind(const DescribedAttribute& written,
                                       Kind kind) {
+  if (written.value.index() == to_size(kind)) return written.value;
   const auto* number = std::get_if<double>(&written.value);
-  const auto* text = std::get_if<std::string>(&written.value);
   const auto* integers = std::get_if<std::vector<int64_t>>(&written.value);
-  const auto* spec = std::get_if<PartitionSpec>(&written.value);
-  if (kind == Kind::Spec && spec != nullptr) return *spec;
-  if (kind == Kind::Text && text != nullptr) return *text;
-  if (kind == Kind::Integers && integers != nullptr) return *integers;
-  const auto* numbers = std::get_if<std::vector<double>>(&written.value);
-  if (kind == Kind::Numbers && numbers != nullptr) return *numbers;
   if (kind == Kind::Numbers && integers != nullptr) {
     return std::vector<double>(integers->begin(), integers->end());
   }
@@ -66,7 +52,6 @@ std::optional<AttributeValue> as_kind(const DescribedAttribute& written,
     if (static_cast<double>(integer) != *number) return std::nullopt;
     return std::vector<int64_t>{integer};
   }
-  if (kind == Kind::Number && number != nullptr) return *number;
   if (kind == Kind::Number && written.number) return *written.number;
   return std::nullopt;
 }
@@ -101,11 +86,7 @@ class Builder {
       add_op(op);
     }
     if (errors() == 0) choose_outputs();
-    for (size_t i = 0; i < described_.probes.size(); ++i) {
-      const ValueId value =
-          find_value(described_.probes[i], described_.probes_where[i]);
-      if (value != kBroken) graph_.probes.push_back(value);
-    }
+    graph_.probes = find_values(described_.probes, described_.probes_where);
     if (errors() > 0) return std::nullopt;
     find_regions(graph_);
     return std::move(graph_);
@@ -130,16 +111,12 @@ class Builder {
     return diags_.error(Code::InvalidGraph, where, std::move(message));
   }
 
-  // Names a value. Reports an error and returns false if the name is in use.
-  bool define(const std::string& name, Span where, ValueId value) {
-    const auto [known, added] = names_.emplace(name, value);
-    if (added) {
-      defined_at_[name] = where;
-      return true;
-    }
+  // Names a value. Reports an error if the name is in use.
+  void define(const std::string& name, Span where, ValueId value) {
+    const auto [known, added] = names_.try_emplace(name, Named{value, where});
+    if (added) return;
     fail(where, in_backticks(name) + " is defined twice")
-        .label(defined_at_[name], "first defined here");
-    return false;
+        .label(known->second.where, "first defined here");
   }
 
   bool labels_fit(const std::vector<std::string>& axes, Span where,
@@ -148,13 +125,6 @@ class Builder {
     fail(where, plural(static_cast<int64_t>(axes.size()), "label") + " for " +
                     shape_text(shape))
         .help("give `axes` one entry per dimension, `null` for no label");
-    return false;
-  }
-
-  bool spec_fits(const PartitionSpec& spec, Span where, const Shape& shape) {
-    if (spec.dims.size() <= shape.size()) return true;
-    fail(where,
-         spec_text(spec) + " is longer than the rank of " + shape_text(shape));
     return false;
   }
 
@@ -175,7 +145,11 @@ class Builder {
       value.axes = written.axes;
       value.labelled = !written.axes.empty();
     }
-    if (value.spec) spec_fits(*value.spec, written.spec_where, value.shape);
+    if (value.spec && value.spec->dims.size() > value.shape.size()) {
+      fail(written.spec_where, spec_text(*value.spec) +
+                                   " is longer than the rank of " +
+                                   shape_text(value.shape));
+    }
     define(written.name, written.where, append_value(graph_, std::move(value)));
   }
 
@@ -194,10 +168,10 @@ class Builder {
     const Initialiser& init = parameter.initialiser;
     if (init.name.empty()) return;
     const std::vector<std::string> known = initialiser_names();
-    if (std::find(known.begin(), known.end(), init.name) == known.end()) {
-      auto problem = fail(parameter.init_where,
-                          in_backticks(init.name) + " is not an initialiser");
-      suggest(init.name, known, problem);
+    if (!contains(known, init.name)) {
+      suggest(fail(parameter.init_where,
+                   in_backticks(init.name) + " is not an initialiser"),
+              init.name, known);
     }
     if (!init.per_shard) return;
     if (shape.empty()) {
@@ -222,7 +196,7 @@ class Builder {
     for (const DescribedValue& parameter : described_.parameters) {
       if (stopped(parameter.where)) return;
       if (is_repeated(described_, parameter.layer) && errors() > 0) {
-        names_.emplace(parameter.name, kBroken);
+        names_.try_emplace(parameter.name);
         continue;
       }
       const size_t place = places.at(parameter.parameter);
@@ -238,59 +212,62 @@ class Builder {
       }
       if (held == nullptr && !parameter.shape) {
         report_unknown_parameter(parameter, manifest);
-        names_.emplace(parameter.name, kBroken);
+        names_.try_emplace(parameter.name);
         continue;
       }
-      check_initialiser(parameter, parameter.shape ? *parameter.shape : *held);
-      add_value(parameter, parameter.shape ? *parameter.shape : *held,
-                Value::Kind::Parameter);
+      const Shape& shape = parameter.shape ? *parameter.shape : *held;
+      check_initialiser(parameter, shape);
+      add_value(parameter, shape, Value::Kind::Parameter);
     }
   }
 
   void report_unknown_parameter(const DescribedValue& parameter,
                                 const Manifest& manifest) {
-    auto problem = fail(parameter.where,
-                        "the shape of `" + parameter.name + "` is unknown");
-    problem.fact("the model has no " + in_backticks(parameter.parameter));
     std::vector<std::string> names;
     for (size_t i = 0; i < manifest.size() && i < kMaxCandidates; ++i) {
       names.emplace_back(manifest.name(i));
     }
-    suggest(parameter.parameter, names, problem);
-  }
-
-  void suggest(std::string_view word, const std::vector<std::string>& names,
-               Diagnostics::Builder& problem) {
-    if (const auto near = nearest(word, names)) {
-      problem.help("did you mean `" + *near + "`?");
-    }
+    suggest(fail(parameter.where,
+                 "the shape of `" + parameter.name + "` is unknown")
+                .fact("the model has no " + in_backticks(parameter.parameter)),
+            parameter.parameter, names);
   }
 
   // Returns the value, or reports why there is none and returns kBroken.
   ValueId find_value(const std::string& name, Span where) {
     const auto found = names_.find(name);
-    if (found != names_.end()) return found->second;
-    if (later_.count(name) > 0) {
+    if (found != names_.end()) return found->second.value;
+    if (later_.contains(name)) {
       fail(where, in_backticks(name) + " is read before it is defined")
           .help("list each operation after the ones it reads from");
       return kBroken;
     }
-    auto problem = fail(where, "there is no value named " + in_backticks(name));
     std::vector<std::string> known;
     if (names_.size() <= kMaxCandidates) {
-      for (const auto& [each, value] : names_) known.push_back(each);
+      for (const auto& [each, named] : names_) known.push_back(each);
     }
-    suggest(name, known, problem);
+    suggest(fail(where, "there is no value named " + in_backticks(name)), name,
+            known);
     return kBroken;
   }
 
+  // Returns the values that there are, and reports the others.
+  std::vector<ValueId> find_values(const std::vector<std::string>& names,
+                                   const std::vector<Span>& where) {
+    std::vector<ValueId> values;
+    for (size_t i = 0; i < names.size(); ++i) {
+      values.push_back(find_value(names[i], where[i]));
+    }
+    std::erase(values, kBroken);
+    return values;
+  }
+
   void report_unknown_op(const DescribedOp& op) {
-    auto problem = fail(op.where, "unknown operation " + in_backticks(op.op));
-    std::vector<std::string> known;
-    for (const OpDef& each : ops()) known.emplace_back(each.name);
+    std::vector<std::string> known = all_names(ops());
     for (const CompositeDef& each : composites()) known.emplace_back(each.name);
-    suggest(op.op, known, problem);
-    problem.help("`shardplan list ops` lists them all");
+    suggest(fail(op.where, "unknown operation " + in_backticks(op.op)), op.op,
+            known)
+        .help("`shardplan list ops` lists them all");
   }
 
   std::optional<Attributes> read_attributes(const DescribedOp& op,
@@ -301,9 +278,7 @@ class Builder {
       good = read_attribute(op, written, signature, attributes) && good;
     }
     for (const AttributeDef& known : signature.attributes) {
-      if (!good || !known.required || attributes.count(known.name) > 0) {
-        continue;
-      }
+      if (!good || !known.required || attributes.contains(known.name)) continue;
       fail(op.where, "`" + op.op + "` needs `" + std::string(known.name) + "`")
           .fact(std::string(known.summary));
       good = false;
@@ -314,17 +289,15 @@ class Builder {
 
   bool read_attribute(const DescribedOp& op, const DescribedAttribute& written,
                       const Signature& signature, Attributes& attributes) {
-    std::vector<std::string> names;
     std::string kinds;
     for (const AttributeDef& known : signature.attributes) {
-      names.emplace_back(known.name);
       if (known.name != written.name) continue;
       if (auto value = as_kind(written, known.kind)) {
         attributes.insert_or_assign(written.name, *std::move(value));
         return true;
       }
-      kinds +=
-          (kinds.empty() ? "" : " or ") + std::string(kind_text(known.kind));
+      if (!kinds.empty()) kinds += " or ";
+      kinds += nth(kKindTexts, known.kind);
     }
     if (!kinds.empty()) {
       auto problem = fail(written.where, "`" + written.name + "` of `" + op.op +
@@ -332,10 +305,9 @@ class Builder {
       if (!written.why.empty()) problem.fact(written.why);
       return false;
     }
-    auto problem =
-        fail(written.name_where,
-             "`" + op.op + "` has no attribute " + in_backticks(written.name));
-    suggest(written.name, names, problem);
+    suggest(fail(written.name_where, "`" + op.op + "` has no attribute " +
+                                         in_backticks(written.name)),
+            written.name, all_names(signature.attributes));
     return false;
   }
 
@@ -420,8 +392,7 @@ class Builder {
     if (layer < 0) return;
     // A slice of a stacked weight has the name of the stack, without the layer.
     Value& value = graph_.values[node.result];
-    const std::string within =
-        graph_.layers[static_cast<size_t>(layer)].name + ".";
+    const std::string within = nth(graph_.layers, layer).name + ".";
     if (!value.name.starts_with(within)) return;
     value.part_at = within.size();
     value.step_at = value.name.find(':', value.part_at);
@@ -434,9 +405,8 @@ class Builder {
     for (size_t i = 0; i < op.results.size(); ++i) {
       define(op.results[i], op.results_where[i], made ? (*made)[i] : kBroken);
     }
-    if (!made) return;
+    if (!made || op.axes.empty()) return;
     Value& value = graph_.values[made->front()];
-    if (op.axes.empty()) return;
     if (made->size() > 1) {
       fail(op.axes_where,
            "`axes` cannot label an operation with several results")
@@ -448,18 +418,12 @@ class Builder {
   }
 
   void choose_outputs() {
-    for (size_t i = 0; i < described_.outputs.size(); ++i) {
-      const ValueId value =
-          find_value(described_.outputs[i], described_.outputs_where[i]);
-      if (value != kBroken) graph_.outputs.push_back(value);
-    }
+    graph_.outputs = find_values(described_.outputs, described_.outputs_where);
     graph_.output_names = described_.output_names;
     if (described_.outputs.empty()) {
       PerValue<bool> read(graph_.values.size());
       for (const GraphNode& node : graph_.nodes) {
-        for (const ValueId operand : node.operands) {
-          read[operand] = true;
-        }
+        for (const ValueId operand : node.operands) read[operand] = true;
       }
       for (const ValueId v : read.ids()) {
         const bool result = graph_.values[v].kind == Value::Kind::Result;
@@ -476,8 +440,11 @@ class Builder {
   int64_t errors_before_;
   bool noted_ = false;
   Graph graph_;
-  std::map<std::string, ValueId, std::less<>> names_;
-  std::map<std::string, Span> defined_at_;
+  struct Named {
+    ValueId value;
+    Span where;
+  };
+  std::map<std::string, Named, std::less<>> names_;
   std::set<std::string> later_;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-
+// Expands composites, and gives the choices of experts their slots.
 #include "graph/composites.h"
 
 #include <algorithm>
@@ -9,12 +9,10 @@
 
 #include "base/checked.h"
 #include "base/text.h"
+#include "base/words.h"
+#include "graph/elementwise.h"
 
 namespace shardplan {
-namespace {
-
-using Kind = AttributeDef::Kind;
-using Values = std::optional<std::vector<ValueId>>;
 
 // Appends the operations of one use in order; after a failure it adds nothing
 // more.
@@ -26,6 +24,8 @@ class Expansion {
   bool good() const { return good_; }
   ValueId operand(size_t index) const { return use_.operands[index]; }
   size_t operands() const { return use_.operands.size(); }
+  size_t results() const { return use_.results.size(); }
+  const Attributes& attributes() const { return use_.attributes; }
   const Shape& shape(ValueId value) const { return graph_.values[value].shape; }
 
   // Appends an intermediate value, named by a word.
@@ -74,16 +74,21 @@ class Expansion {
   bool good_ = true;
 };
 
+namespace {
+
+using Kind = AttributeDef::Kind;
+using Values = std::vector<ValueId>;
+
 // Returns the equation of a matrix product, such as "aIK,aKJ->aIJ": one matrix
 // per entry of the leading dimensions, of which the second operand may have
 // none ("aIK,KJ->aIJ").
 std::optional<std::string> product_equation(const Shape& left,
                                             const Shape& right) {
   constexpr size_t kLetters = 26;
-  if (left.empty() || right.size() < 2 || left.size() > kLetters) {
+  if (left.empty() || right.size() < 2 || left.size() > kLetters ||
+      (right.size() > 2 && right.size() != left.size())) {
     return std::nullopt;
   }
-  if (right.size() > 2 && right.size() != left.size()) return std::nullopt;
   std::string batch;
   for (size_t i = 0; i + 2 < left.size(); ++i) {
     batch += static_cast<char>('a' + i);
@@ -109,88 +114,74 @@ ValueId add_product(Expansion& out, bool last) {
                   {{"equation", *equation}}, "product");
 }
 
-Values matmul(const CompositeUse& use, Graph& graph, Diagnostics& diags) {
-  Expansion out(use, graph, diags);
-  const ValueId product = add_product(out, true);
-  if (!out.good()) return std::nullopt;
-  return Values({product});
-}
+Values matmul(Expansion& out) { return {add_product(out, true)}; }
 
-// Returns the sizes of the parts: those given, else equal ones.
-std::optional<std::vector<int64_t>> part_sizes(const CompositeUse& use,
-                                               int64_t whole, Expansion& out) {
-  const auto count = static_cast<int64_t>(use.results.size());
-  const auto given = integers_of(use.attributes, "sizes");
+// Returns the sizes of the parts: those given, else equal ones. Empty if they
+// do not fit.
+std::vector<int64_t> part_sizes(Expansion& out, int64_t whole) {
+  const auto count = static_cast<int64_t>(out.results());
+  const auto given = integers_of(out.attributes(), "sizes");
   if (given.empty()) {
-    if (whole % count == 0) {
-      return std::vector<int64_t>(use.results.size(), whole / count);
-    }
+    if (whole % count == 0) return Shape(out.results(), whole / count);
     out.fail("cannot split a dimension of size " + std::to_string(whole) +
              " into " + plural(count, "equal part"))
         .help("give the size of each part in `sizes: [..]`");
-    return std::nullopt;
+    return {};
   }
   std::optional<int64_t> sum = 0;
   for (const int64_t size : given) {
     sum = sum && size >= 0 ? checked_add(*sum, size) : std::nullopt;
   }
-  if (given.size() == use.results.size() && sum == whole) {
-    return std::vector<int64_t>(given.begin(), given.end());
+  if (given.size() == out.results() && sum == whole) {
+    return {given.begin(), given.end()};
   }
   out.fail("`sizes` does not fit")
       .fact("there are " + plural(static_cast<int64_t>(given.size()), "size") +
             " for " + plural(count, "result"))
       .fact("the dimension has size " + std::to_string(whole));
-  return std::nullopt;
+  return {};
 }
 
 // Splits `value` along `dim` into the results.
-Values add_parts(const CompositeUse& use, ValueId value, size_t dim,
-                 Expansion& out) {
-  const auto sizes = part_sizes(use, out.shape(value)[dim], out);
-  if (!sizes) return std::nullopt;
-  std::vector<ValueId> parts;
+Values add_parts(Expansion& out, ValueId value, size_t dim) {
+  Values parts;
   int64_t begin = 0;
-  for (size_t i = 0; i < sizes->size(); ++i) {
-    const int64_t end = begin + (*sizes)[i];
+  for (const int64_t size : part_sizes(out, out.shape(value)[dim])) {
     parts.push_back(out.result("slice", {value},
                                {{"dim", static_cast<double>(dim)},
                                 {"begin", static_cast<double>(begin)},
-                                {"end", static_cast<double>(end)}},
-                               i));
-    begin = end;
+                                {"end", static_cast<double>(begin + size)}},
+                               parts.size()));
+    begin += size;
   }
-  if (!out.good()) return std::nullopt;
   return parts;
 }
 
-Values split(const CompositeUse& use, Graph& graph, Diagnostics& diags) {
-  Expansion out(use, graph, diags);
+Values split(Expansion& out) {
   const Shape& shape = out.shape(out.operand(0));
   const auto rank = static_cast<double>(shape.size());
-  const double requested = number_of(use.attributes, "dim", -1);
+  const double requested = number_of(out.attributes(), "dim", -1);
   const double dim = requested < 0 ? requested + rank : requested;
   if (!(dim >= 0 && dim < rank) || dim != std::floor(dim)) {
     out.fail("`dim` is not a dimension of " + shape_text(shape));
-    return std::nullopt;
+    return {};
   }
-  return add_parts(use, out.operand(0), static_cast<size_t>(dim), out);
+  return add_parts(out, out.operand(0), static_cast<size_t>(dim));
 }
 
 // Returns the factor on a product: `fan_in` is the number of inputs to the
 // power -1/2, `fan_out` that of outputs (EasyDeL's ParallelLinear).
-std::optional<double> linear_scale(const CompositeUse& use, const Shape& kernel,
-                                   Expansion& out) {
-  const auto given = use.attributes.find("scale");
-  if (given == use.attributes.end()) return 1;
+std::optional<double> linear_scale(Expansion& out, const Shape& kernel) {
+  const auto given = out.attributes().find("scale");
+  if (given == out.attributes().end()) return 1;
   if (const auto* number = std::get_if<double>(&given->second)) return *number;
-  const std::string_view text = text_of(use.attributes, "scale", "");
+  const std::string_view text = text_of(out.attributes(), "scale", "");
   if (text != "fan_in" && text != "fan_out") {
     out.fail("`scale` cannot be " + in_backticks(text))
         .help("give `fan_in`, `fan_out` or a number");
     return std::nullopt;
   }
-  if (text == "fan_out" && use.results.size() > 1) {
+  if (text == "fan_out" && out.results() > 1) {
     out.fail("`scale: fan_out` is ambiguous with several results")
         .help("give `scale` as a number");
     return std::nullopt;
@@ -204,19 +195,17 @@ std::optional<double> linear_scale(const CompositeUse& use, const Shape& kernel,
 }
 
 // Computes the product, times the scale, plus the bias, in this order.
-Values linear(const CompositeUse& use, Graph& graph, Diagnostics& diags) {
-  Expansion out(use, graph, diags);
+Values linear(Expansion& out) {
   const Shape kernel = out.shape(out.operand(1));
-  const bool parts =
-      use.results.size() > 1 || use.attributes.count("sizes") > 0;
+  const bool parts = out.results() > 1 || out.attributes().contains("sizes");
   const bool bias = out.operands() > 2;
   if (kernel.size() != 2) {
     out.fail("the kernel of `linear` has shape " + shape_text(kernel))
         .help("a kernel is [in, out]; `einsum` multiplies other shapes");
-    return std::nullopt;
+    return {};
   }
-  const auto scale = linear_scale(use, kernel, out);
-  if (!scale) return std::nullopt;
+  const auto scale = linear_scale(out, kernel);
+  if (!scale) return {};
   const bool scaled = *scale != 1;
   ValueId value = add_product(out, !parts && !scaled && !bias);
   if (scaled) {
@@ -232,14 +221,14 @@ Values linear(const CompositeUse& use, Graph& graph, Diagnostics& diags) {
     }
     value = out.step(!parts, "add", {value, out.operand(2)}, {}, "biased");
   }
-  if (!out.good()) return std::nullopt;
-  if (!parts) return Values({value});
-  return add_parts(use, value, out.shape(value).size() - 1, out);
+  if (!parts || !out.good()) return {value};
+  return add_parts(out, value, out.shape(value).size() - 1);
 }
 
 // Appends x / sqrt(mean(x^2) + epsilon), with the mean over the last dimension.
-ValueId add_normalised(Expansion& out, ValueId value, double epsilon,
-                       bool last) {
+ValueId add_normalised(Expansion& out, ValueId value, bool last) {
+  // The default is that of flax.linen.RMSNorm.
+  const double epsilon = number_of(out.attributes(), "epsilon", 1e-6);
   const std::vector<int64_t> features = {-1};
   const ValueId squared = out.add("square", {value}, {}, "square");
   const ValueId mean =
@@ -249,12 +238,12 @@ ValueId add_normalised(Expansion& out, ValueId value, double epsilon,
   return out.step(last, "multiply", {value, inverse}, {}, "normalised");
 }
 
-// Returns true if there are features to normalise over; else reports an error.
-bool check_features(Expansion& out) {
+// Reports an error unless there are features to normalise over.
+void check_features(Expansion& out) {
   const Shape& x = out.shape(out.operand(0));
   if (x.empty()) {
     out.fail("a scalar has no features to normalise");
-    return false;
+    return;
   }
   for (size_t i = 1; i < out.operands(); ++i) {
     const Shape& parameter = out.shape(out.operand(i));
@@ -263,47 +252,38 @@ bool check_features(Expansion& out) {
              shape_text(parameter))
         .help("give it one value per feature: [" + std::to_string(x.back()) +
               "]");
-    return false;
+    return;
   }
-  return true;
 }
 
-// The default epsilon of flax.linen.RMSNorm.
-constexpr double kEpsilon = 1e-6;
-
-Values rms_norm(const CompositeUse& use, Graph& graph, Diagnostics& diags) {
-  Expansion out(use, graph, diags);
-  if (!check_features(out)) return std::nullopt;
+Values rms_norm(Expansion& out) {
+  check_features(out);
   const bool weight = out.operands() > 1;
-  const double epsilon = number_of(use.attributes, "epsilon", kEpsilon);
-  ValueId value = add_normalised(out, out.operand(0), epsilon, !weight);
+  ValueId value = add_normalised(out, out.operand(0), !weight);
   if (weight) value = out.result("multiply", {value, out.operand(1)}, {});
-  if (!out.good()) return std::nullopt;
-  return Values({value});
+  return {value};
 }
 
-Values layer_norm(const CompositeUse& use, Graph& graph, Diagnostics& diags) {
-  Expansion out(use, graph, diags);
-  if (!check_features(out)) return std::nullopt;
+Values layer_norm(Expansion& out) {
+  check_features(out);
   const bool weight = out.operands() > 1;
   const bool bias = out.operands() > 2;
-  const double epsilon = number_of(use.attributes, "epsilon", kEpsilon);
   const std::vector<int64_t> features = {-1};
   const ValueId mean = out.add("mean", {out.operand(0)}, {{"dims", features}},
                                "mean", OpPart::Mean);
   const ValueId centred =
       out.add("subtract", {out.operand(0), mean}, {}, "centred");
-  ValueId value = add_normalised(out, centred, epsilon, !weight);
+  ValueId value = add_normalised(out, centred, !weight);
   if (weight) {
     value =
         out.step(!bias, "multiply", {value, out.operand(1)}, {}, "weighted");
   }
   if (bias) value = out.result("add", {value, out.operand(2)}, {});
-  if (!out.good()) return std::nullopt;
-  return Values({value});
+  return {value};
 }
 
 ValueId add_sink(Expansion& out, ValueId top, ValueId total) {
+  if (!out.good()) return {};
   const Shape rows = out.shape(top);
   const ValueId shifted =
       out.add("subtract", {out.operand(1), top}, {}, "sink_shifted");
@@ -321,14 +301,13 @@ ValueId add_sink(Expansion& out, ValueId top, ValueId total) {
 // number per row, whose share is discarded (Miller, "Attention Is Off By One",
 // 2023; gpt-oss learns it). If it exceeds the others so far that its power is
 // infinite, their shares are 0, which is right to that precision.
-Values softmax(const CompositeUse& use, Graph& graph, Diagnostics& diags) {
-  Expansion out(use, graph, diags);
-  const double dim = number_of(use.attributes, "dim", -1);
+Values softmax(Expansion& out) {
+  const double dim = number_of(out.attributes(), "dim", -1);
   const double limit = 64;
   if (!(std::abs(dim) <= limit) || dim != std::floor(dim)) {
     out.fail("`dim` is not a dimension of " +
              shape_text(out.shape(out.operand(0))));
-    return std::nullopt;
+    return {};
   }
   const std::vector<int64_t> dims = {static_cast<int64_t>(dim)};
   const ValueId top = out.add("max", {out.operand(0)}, {{"dims", dims}}, "max",
@@ -338,120 +317,16 @@ Values softmax(const CompositeUse& use, Graph& graph, Diagnostics& diags) {
   const ValueId powers = out.add("exp", {shifted}, {}, "exp");
   ValueId total = out.add("sum", {powers}, {{"dims", dims}}, "sum");
   if (out.operands() > 1) total = add_sink(out, top, total);
-  const ValueId value = out.result("divide", {powers, total}, {});
-  if (!out.good()) return std::nullopt;
-  return Values({value});
+  return {out.result("divide", {powers, total}, {})};
 }
-
-}  // namespace
-
-std::span<const CompositeDef> composites() {
-  static const std::vector<CompositeDef> kComposites = {
-      {"linear",
-       "x times a kernel [in, out], times `scale`, plus a bias",
-       2,
-       3,
-       true,
-       true,
-       {{"scale", Kind::Number, false, "factor on the product"},
-        {"scale", Kind::Text, false,
-         "`fan_in` or `fan_out`: that size to the power -1/2"},
-        {"sizes", Kind::Integers, false,
-         "sizes of the results, if there are several"}},
-       linear,
-       Region::Kind::Linear},
-      {"matmul",
-       "matrix product over the last and second-to-last dimensions",
-       2,
-       2,
-       false,
-       true,
-       {},
-       matmul,
-       Region::Kind::Product},
-      {"rms_norm",
-       "x / sqrt(mean(x^2) + epsilon) times a weight",
-       1,
-       2,
-       false,
-       false,
-       {{"epsilon", Kind::Number, false,
-         "added before the square root; default 1e-6"}},
-       rms_norm,
-       Region::Kind::Norm},
-      {"layer_norm",
-       "(x - mean) / sqrt(variance + epsilon), times a weight, plus a bias",
-       1,
-       3,
-       false,
-       false,
-       {{"epsilon", Kind::Number, false,
-         "added before the square root; default 1e-6"}},
-       layer_norm,
-       Region::Kind::Norm},
-      {"softmax",
-       "exp(x) / its sum along a dimension, plus exp(sink) if given",
-       1,
-       2,
-       false,
-       false,
-       {{"dim", Kind::Number, false, "the dimension; default the last"}},
-       softmax,
-       Region::Kind::Softmax},
-      {"split",
-       "x split along a dimension, one part per result",
-       1,
-       1,
-       true,
-       true,
-       {{"dim", Kind::Number, false, "the dimension; default the last"},
-        {"sizes", Kind::Integers, false, "sizes of the parts; default equal"}},
-       split,
-       Region::Kind::Split},
-  };
-  return kComposites;
-}
-
-const CompositeDef* find_composite(std::string_view name) {
-  for (const CompositeDef& composite : composites()) {
-    if (composite.name == name) return &composite;
-  }
-  return nullptr;
-}
-
-std::optional<std::vector<ValueId>> expand(const CompositeDef& composite,
-                                           const CompositeUse& use,
-                                           Graph& graph, Diagnostics& diags) {
-  const NodeId first(graph.nodes.size());
-  auto results = composite.expand(use, graph, diags);
-  if (!results) return std::nullopt;
-  Region region;
-  region.kind = composite.region;
-  region.results = *results;
-  for (const NodeId n : graph.nodes.ids(first)) {
-    const GraphNode& node = graph.nodes[n];
-    region.nodes.push_back(n);
-    if (node.part == OpPart::Mean) region.numbers_per_row = 2;
-    if (node.part == OpPart::RowNumbers) region.row = node.result;
-    NumberType& type = graph.values[node.result].type;
-    if (region.is_norm_or_softmax() && node.result != results->back() &&
-        type == NumberType::Activation) {
-      type = NumberType::Internal;
-    }
-  }
-  add_region(graph, std::move(region));
-  return results;
-}
-
-namespace {
 
 template <typename T>
 std::vector<ExpertPlace> place_each(const Tensor& choices, int64_t experts,
                                     int64_t capacity) {
   const size_t rank = choices.shape.size();
   const int64_t of_sequence = choices.shape[rank - 2] * choices.shape[rank - 1];
-  std::vector<ExpertPlace> places(static_cast<size_t>(choices.elements()));
-  std::vector<int64_t> taken(static_cast<size_t>(experts));
+  std::vector<ExpertPlace> places(to_size(choices.elements()));
+  std::vector<int64_t> taken(to_size(experts));
   const T* choice = choices.data<T>();
   for (size_t i = 0; i < places.size(); ++i) {
     if (static_cast<int64_t>(i) % of_sequence == 0) {
@@ -468,6 +343,88 @@ std::vector<ExpertPlace> place_each(const Tensor& choices, int64_t experts,
 
 }  // namespace
 
+std::span<const CompositeDef> composites() {
+  const AttributeDef dim = {"dim", Kind::Number, false,
+                            "the dimension; default the last"};
+  const AttributeDef epsilon = {"epsilon", Kind::Number, false,
+                                "added before the square root; default 1e-6"};
+  static const std::vector<CompositeDef> kComposites = {
+      {.name = "linear",
+       .summary = "x times a kernel [in, out], times `scale`, plus a bias",
+       .min_operands = 2,
+       .max_operands = 3,
+       .many_results = true,
+       .mappable = true,
+       .attributes = {{"scale", Kind::Number, false, "factor on the product"},
+                      {"scale", Kind::Text, false,
+                       "`fan_in` or `fan_out`: that size to the power -1/2"},
+                      {"sizes", Kind::Integers, false,
+                       "sizes of the results, if there are several"}},
+       .expand = linear,
+       .region = Region::Kind::Linear},
+      {.name = "matmul",
+       .summary = "matrix product over the last and second-to-last dimensions",
+       .min_operands = 2,
+       .mappable = true,
+       .expand = matmul,
+       .region = Region::Kind::Product},
+      {.name = "rms_norm",
+       .summary = "x / sqrt(mean(x^2) + epsilon) times a weight",
+       .max_operands = 2,
+       .attributes = {epsilon},
+       .expand = rms_norm,
+       .region = Region::Kind::Norm},
+      {.name = "layer_norm",
+       .summary =
+           "(x - mean) / sqrt(variance + epsilon), times a weight, plus a bias",
+       .max_operands = 3,
+       .attributes = {epsilon},
+       .expand = layer_norm,
+       .region = Region::Kind::Norm},
+      {.name = "softmax",
+       .summary = "exp(x) / its sum along a dimension, plus exp(sink) if given",
+       .max_operands = 2,
+       .attributes = {dim},
+       .expand = softmax,
+       .region = Region::Kind::Softmax},
+      {.name = "split",
+       .summary = "x split along a dimension, one part per result",
+       .many_results = true,
+       .mappable = true,
+       .attributes = {dim,
+                      {"sizes", Kind::Integers, false,
+                       "sizes of the parts; default equal"}},
+       .expand = split,
+       .region = Region::Kind::Split},
+  };
+  return kComposites;
+}
+
+const CompositeDef* find_composite(std::string_view name) {
+  return find_named(composites(), name);
+}
+
+std::optional<std::vector<ValueId>> expand(const CompositeDef& composite,
+                                           const CompositeUse& use,
+                                           Graph& graph, Diagnostics& diags) {
+  const NodeId first(graph.nodes.size());
+  Expansion out(use, graph, diags);
+  Region region{.kind = composite.region, .results = composite.expand(out)};
+  if (!out.good()) return std::nullopt;
+  for (const NodeId n : graph.nodes.ids(first)) {
+    const GraphNode& node = graph.nodes[n];
+    region.nodes.push_back(n);
+    if (node.part == OpPart::Mean) region.numbers_per_row = 2;
+    if (node.part == OpPart::RowNumbers) region.row = node.result;
+    NumberType& type = graph.values[node.result].type;
+    if (region.is_norm_or_softmax() && node.result != region.results.back() &&
+        type == NumberType::Activation) {
+      type = NumberType::Internal;
+    }
+  }
+  return add_region(graph, std::move(region)).results;
+}
+
 Tensor in_groups_of_tokens(const Tensor& tokens, int64_t groups) {
   Shape shape = tokens.shape;
   int64_t& length = shape[shape.size() - 2];
@@ -480,16 +437,17 @@ std::vector<ExpertPlace> places_of(const Tensor& choices, int64_t experts,
                                    int64_t capacity) {
   SHARDPLAN_CHECK(choices.shape.size() >= 2);
   const Tensor dense = contiguous(choices);
-  return dense.element == Element::F32
-             ? place_each<float>(dense, experts, capacity)
-             : place_each<double>(dense, experts, capacity);
+  return for_element_type(dense.element,
+                          [&]<typename T>(std::type_identity<T>) {
+                            return place_each<T>(dense, experts, capacity);
+                          });
 }
 
 int64_t count_dropped(const Tensor& choices, int64_t experts,
                       int64_t capacity) {
-  const std::vector<ExpertPlace> places = places_of(choices, experts, capacity);
-  return std::count_if(places.begin(), places.end(),
-                       [](const ExpertPlace& place) { return place.slot < 0; });
+  return std::ranges::count_if(
+      places_of(choices, experts, capacity),
+      [](const ExpertPlace& place) { return place.slot < 0; });
 }
 
 }  // namespace shardplan

@@ -31,20 +31,22 @@ struct CompositeUse {
   Span where;
 };
 
+// The operations that one use becomes (graph/composites.cc).
+class Expansion;
+
 struct CompositeDef {
   std::string_view name;
   std::string_view summary;
   int min_operands = 1;
-  int max_operands = 1;
+  int max_operands = min_operands;
   bool many_results = false;
   // Whether it may have a shard_map. If so, intermediate values have the
   // dimensions of the result, and operand 0 of every step is the previous step.
   bool mappable = false;
   // An attribute that may be a number or a text is listed twice.
-  std::vector<AttributeDef> attributes;
-  std::optional<std::vector<ValueId>> (*expand)(const CompositeUse& use,
-                                                Graph& graph,
-                                                Diagnostics& diags) = nullptr;
+  std::vector<AttributeDef> attributes = {};
+  // Returns the results.
+  std::vector<ValueId> (*expand)(Expansion& out) = nullptr;
   Region::Kind region = Region::Kind::Linear;
 };
 

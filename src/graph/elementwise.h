@@ -12,6 +12,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -47,9 +48,7 @@ void for_each_row_of(const Walk& walk, std::array<int64_t, N> offsets,
                      const Row& row) {
   std::array<int64_t, N> steps{};
   for (size_t t = 0; t < N; ++t) steps[t] = walk.strides[t].back();
-  for (const int64_t size : walk.sizes) {
-    if (size == 0) return;
-  }
+  if (walk.sizes.back() == 0) return;
   const size_t outer = walk.sizes.size() - 1;
   std::vector<int64_t> index(outer, 0);
   while (true) {
@@ -180,11 +179,12 @@ namespace shardplan {
 //
 // A function of one or two numbers is a struct made from the attributes:
 //
-//   struct Square {
-//     explicit Square(const Attributes&) {}
+//   struct Scale {
+//     explicit Scale(const Attributes& attributes);
 //     template <typename T>
-//     T real(T x) const { return x * x; }
-//     double field(double x) const { return field::multiply(x, x); }
+//     T real(T x) const { return x * static_cast<T>(by); }
+//     double field(double x) const { return field::multiply(x, residue); }
+//     ..
 //   };
 //
 // `real` is what it computes in float or double; `field` is its surrogate in
@@ -200,27 +200,68 @@ inline double field_cubic(double x, const std::array<double, 4>& c) {
   return value;
 }
 
-// Calls function(std::type_identity<T>{}), where T is the C++ type of the
+// Returns ln(1 + e to the power of x), without overflow.
+template <typename T>
+T softplus(T x) {
+  return (x > 0 ? x : T{0}) + std::log1p(std::exp(-std::abs(x)));
+}
+
+// Returns function(std::type_identity<T>{}), where T is the C++ type of the
 // numbers.
 template <typename Function>
-void for_element_type(Arithmetic arithmetic, const Function& function) {
-  if (element_of(arithmetic) == Element::F32) {
-    function(std::type_identity<float>{});
-  } else {
-    function(std::type_identity<double>{});
+auto for_element_type(Element element, const Function& function) {
+  return element == Element::F32 ? function(std::type_identity<float>{})
+                                 : function(std::type_identity<double>{});
+}
+
+// The arithmetic of a run: that of reals, and its surrogate in the field.
+template <typename T>
+struct RealRing {
+  using Number = T;
+  // A score that a softmax ignores, and a number that does not exist.
+  static constexpr T kHidden = -std::numeric_limits<T>::infinity();
+  static constexpr T kMissing = std::numeric_limits<T>::quiet_NaN();
+  static T of(double constant) { return static_cast<T>(constant); }
+  static T add(T a, T b) { return a + b; }
+  static T subtract(T a, T b) { return a - b; }
+  static T multiply(T a, T b) { return a * b; }
+  // NaN if either number is NaN, as in JAX.
+  static T maximum(T a, T b) { return a > b || std::isnan(a) ? a : b; }
+};
+struct FieldRing {
+  using Number = double;
+  static constexpr double kHidden = 0;
+  static constexpr double kMissing = 0;
+  static double of(double constant) { return field::constant(constant); }
+  static double add(double a, double b) { return field::add(a, b); }
+  static double subtract(double a, double b) { return field::residue(a - b); }
+  static double multiply(double a, double b) { return field::multiply(a, b); }
+  static double maximum(double a, double b) { return field::maximum(a, b); }
+};
+
+// Calls function(ring) with the ring of the run.
+template <typename Function>
+void for_ring(Arithmetic arithmetic, const Function& function) {
+  switch (arithmetic) {
+    case Arithmetic::F32:
+      return function(RealRing<float>{});
+    case Arithmetic::F64:
+      return function(RealRing<double>{});
+    case Arithmetic::Field:
+      return function(FieldRing{});
   }
 }
 
-template <typename T, typename Function>
+template <typename From, typename To = From, typename Function>
 void map_unary(const Tensor& x, const Tensor& result, int threads,
                const Function& f) {
-  const T* from = x.data<T>();
-  T* to = result.data<T>();
+  const From* from = x.data<From>();
+  To* to = result.data<To>();
   for_each_row<2>(result.shape, {result.strides, x.strides}, threads, 1,
                   [&](int64_t count, const std::array<int64_t, 2>& offsets,
                       const std::array<int64_t, 2>& steps) {
-                    T* out = to + offsets[0];
-                    const T* in = from + offsets[1];
+                    To* out = to + offsets[0];
+                    const From* in = from + offsets[1];
                     if (steps[0] == 1 && steps[1] == 1) {
                       for (int64_t i = 0; i < count; ++i) out[i] = f(in[i]);
                     } else {
@@ -259,30 +300,35 @@ void map_binary(const Tensor& x, const Tensor& y, const Tensor& result,
                   });
 }
 
+// Returns what a function gives in the arithmetic of a ring.
+template <typename Ring, typename Function, typename... Numbers>
+auto in_ring(const Function& function, Numbers... numbers) {
+  if constexpr (std::is_same_v<Ring, FieldRing>) {
+    return function.field(numbers...);
+  } else {
+    return function.real(numbers...);
+  }
+}
+
 // `run` for an operation with one operand.
 template <typename Function>
-Tensor run_unary(std::span<const Tensor> operands, const Attributes& attributes,
+Tensor run_unary(TensorSpan operands, const Attributes& attributes,
                  const RunContext& context) {
   const Function function(attributes);
   const Tensor& x = operands[0];
   const Tensor result = make_unfilled(element_of(context.arithmetic), x.shape);
-  if (context.arithmetic == Arithmetic::Field) {
-    map_unary<double>(x, result, context.threads,
-                      [&](double v) { return function.field(v); });
-    return result;
-  }
-  for_element_type(context.arithmetic, [&](auto type) {
-    using T = typename decltype(type)::type;
-    map_unary<T>(x, result, context.threads,
-                 [&](T v) { return function.real(v); });
+  for_ring(context.arithmetic, [&]<typename Ring>(Ring) {
+    map_unary<typename Ring::Number>(x, result, context.threads, [&](auto v) {
+      return in_ring<Ring>(function, v);
+    });
   });
   return result;
 }
 
 // `run` for an operation with two operands that are broadcast.
 template <typename Function>
-Tensor run_binary(std::span<const Tensor> operands,
-                  const Attributes& attributes, const RunContext& context) {
+Tensor run_binary(TensorSpan operands, const Attributes& attributes,
+                  const RunContext& context) {
   const Function function(attributes);
   const size_t rank =
       std::max(operands[0].shape.size(), operands[1].shape.size());
@@ -296,16 +342,10 @@ Tensor run_binary(std::span<const Tensor> operands,
   const Tensor x = broadcast_to(operands[0], shape);
   const Tensor y = broadcast_to(operands[1], shape);
   const Tensor result = make_unfilled(element_of(context.arithmetic), shape);
-  if (context.arithmetic == Arithmetic::Field) {
-    map_binary<double>(x, y, result, context.threads, [&](double a, double b) {
-      return function.field(a, b);
-    });
-    return result;
-  }
-  for_element_type(context.arithmetic, [&](auto type) {
-    using T = typename decltype(type)::type;
-    map_binary<T>(x, y, result, context.threads,
-                  [&](T a, T b) { return function.real(a, b); });
+  for_ring(context.arithmetic, [&]<typename Ring>(Ring) {
+    map_binary<typename Ring::Number>(
+        x, y, result, context.threads,
+        [&](auto a, auto b) { return in_ring<Ring>(function, a, b); });
   });
   return result;
 }

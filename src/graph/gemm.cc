@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Chooses BLIS's kernels, and runs them in BLIS's loops or ours.
 #include "graph/gemm.h"
 
 #include <algorithm>
@@ -12,6 +13,7 @@
 
 #include "base/checked.h"
 #include "base/parallel.h"
+#include "base/words.h"
 #include "graph/elementwise.h"
 #include "graph/packed_gemm.h"
 
@@ -64,8 +66,7 @@ Contexts& contexts() {
 
 cntx_t* context_of(Kernels kernels) {
   Contexts& all = contexts();
-  SHARDPLAN_CHECK(std::find(all.usable.begin(), all.usable.end(), kernels) !=
-                  all.usable.end());
+  SHARDPLAN_CHECK(contains(all.usable, kernels));
   switch (kernels) {
     case Kernels::Skx:
       return &all.skx;
@@ -169,6 +170,17 @@ void multiply_in_field(const Product<double>& p, cntx_t* context) {
   }
 }
 
+template <typename T>
+void multiply_tile(const Product<T>& tile, Arithmetic arithmetic,
+                   cntx_t* context) {
+  if constexpr (std::is_same_v<T, double>) {
+    if (arithmetic == Arithmetic::Field) {
+      return multiply_in_field(tile, context);
+    }
+  }
+  multiply(tile, T{0}, context);
+}
+
 // Tiles of one dimension, of nearly one size. They consist of whole micro-tiles
 // and are large enough that packing an operand once per tile costs little.
 struct Tiles {
@@ -232,17 +244,16 @@ std::optional<PackedKernel<T>> packed_kernel(int64_t m, int64_t n, int64_t k,
 }
 
 // Multiplies tile by tile of C; a tile's result is the same on any thread.
-template <typename T, typename MultiplyTile>
+template <typename T>
 void by_tiles(int64_t m, int64_t n, int64_t k,
-              std::span<const MatrixProduct<T>> products, int threads,
-              cntx_t* context, MultiplyTile multiply_tile) {
+              std::span<const MatrixProduct<T>> products, Arithmetic arithmetic,
+              int threads, cntx_t* context) {
   const Tiles down = tiles_of(m);
   const Tiles across = tiles_of(n);
   const int64_t tiles = down.count * across.count;
   parallel_for(static_cast<int64_t>(products.size()) * tiles, threads,
                [&](int64_t i) {
-                 const MatrixProduct<T>& whole =
-                     products[static_cast<size_t>(i / tiles)];
+                 const MatrixProduct<T>& whole = nth(products, i / tiles);
                  const int64_t row = i % tiles / across.count * down.size;
                  const int64_t column = i % across.count * across.size;
                  multiply_tile(
@@ -250,15 +261,17 @@ void by_tiles(int64_t m, int64_t n, int64_t k,
                                 std::min(across.size, n - column), k,
                                 part(whole.a, row, 0), part(whole.b, 0, column),
                                 part(whole.c, row, column)},
-                     context);
+                     arithmetic, context);
                });
 }
 
-template <typename T, typename MultiplyTile>
-void multiply_all(int64_t m, int64_t n, int64_t k,
-                  std::span<const MatrixProduct<T>> products,
-                  Arithmetic arithmetic, int threads, Kernels kernels,
-                  MultiplyTile multiply_tile) {
+}  // namespace
+
+template <typename T>
+void gemm(int64_t m, int64_t n, int64_t k,
+          std::span<const MatrixProduct<T>> products, Arithmetic arithmetic,
+          int threads, Kernels kernels) {
+  SHARDPLAN_CHECK((arithmetic == Arithmetic::F32) == (sizeof(T) == 4));
   if (m == 0 || n == 0 || products.empty()) return;
   if (k == 0) {
     for (const MatrixProduct<T>& each : products) {
@@ -276,7 +289,7 @@ void multiply_all(int64_t m, int64_t n, int64_t k,
     if (const auto kernel = packed_kernel<T>(m, n, k, context)) {
       multiply_packed(*kernel, {m, n, k}, group, arithmetic, threads);
     } else {
-      by_tiles(m, n, k, group, threads, context, multiply_tile);
+      by_tiles(m, n, k, group, arithmetic, threads, context);
     }
   };
   // Neither a product's result nor its kernels may depend on the other
@@ -291,71 +304,29 @@ void multiply_all(int64_t m, int64_t n, int64_t k,
   std::vector<MatrixProduct<T>> sorted(products.begin(), products.end());
   const auto other =
       std::stable_partition(sorted.begin(), sorted.end(), is_transposed<T>);
-  const auto transposed = static_cast<size_t>(other - sorted.begin());
-  run(std::span(sorted).first(transposed));
-  run(std::span(sorted).subspan(transposed));
+  run({sorted.begin(), other});
+  run({other, sorted.end()});
 }
 
-void multiply_float(const Product<float>& tile, cntx_t* context) {
-  multiply(tile, 0.0F, context);
+template <typename T>
+void gemm_by_blis(int64_t m, int64_t n, int64_t k,
+                  const MatrixProduct<T>& product, Arithmetic arithmetic,
+                  Kernels kernels) {
+  by_tiles(m, n, k, std::span(&product, 1), arithmetic, 1, context_of(kernels));
 }
 
-// Returns the function that computes a tile in doubles.
-auto multiply_double(Arithmetic arithmetic) {
-  SHARDPLAN_CHECK(arithmetic != Arithmetic::F32);
-  return [arithmetic](const Product<double>& tile, cntx_t* context) {
-    if (arithmetic == Arithmetic::Field) {
-      multiply_in_field(tile, context);
-    } else {
-      multiply(tile, 0.0, context);
-    }
-  };
-}
-
-}  // namespace
+template void gemm(int64_t, int64_t, int64_t,
+                   std::span<const MatrixProduct<float>>, Arithmetic, int,
+                   Kernels);
+template void gemm(int64_t, int64_t, int64_t,
+                   std::span<const MatrixProduct<double>>, Arithmetic, int,
+                   Kernels);
+template void gemm_by_blis(int64_t, int64_t, int64_t,
+                           const MatrixProduct<float>&, Arithmetic, Kernels);
+template void gemm_by_blis(int64_t, int64_t, int64_t,
+                           const MatrixProduct<double>&, Arithmetic, Kernels);
 
 std::span<const Kernels> usable_kernels() { return contexts().usable; }
-
-void gemm(int64_t m, int64_t n, int64_t k,
-          std::span<const MatrixProduct<float>> products, int threads,
-          Kernels kernels) {
-  multiply_all(m, n, k, products, Arithmetic::F32, threads, kernels,
-               multiply_float);
-}
-
-void gemm(int64_t m, int64_t n, int64_t k,
-          std::span<const MatrixProduct<double>> products,
-          Arithmetic arithmetic, int threads, Kernels kernels) {
-  multiply_all(m, n, k, products, arithmetic, threads, kernels,
-               multiply_double(arithmetic));
-}
-
-void gemm(int64_t m, int64_t n, int64_t k, Matrix<const float> a,
-          Matrix<const float> b, Matrix<float> c, int threads,
-          Kernels kernels) {
-  const MatrixProduct<float> product{a, b, c};
-  gemm(m, n, k, std::span(&product, 1), threads, kernels);
-}
-
-void gemm(int64_t m, int64_t n, int64_t k, Matrix<const double> a,
-          Matrix<const double> b, Matrix<double> c, Arithmetic arithmetic,
-          int threads, Kernels kernels) {
-  const MatrixProduct<double> product{a, b, c};
-  gemm(m, n, k, std::span(&product, 1), arithmetic, threads, kernels);
-}
-
-void gemm_by_blis(int64_t m, int64_t n, int64_t k,
-                  const MatrixProduct<float>& product, Kernels kernels) {
-  by_tiles(m, n, k, std::span(&product, 1), 1, context_of(kernels),
-           multiply_float);
-}
-
-void gemm_by_blis(int64_t m, int64_t n, int64_t k,
-                  const MatrixProduct<double>& product, Arithmetic arithmetic,
-                  Kernels kernels) {
-  by_tiles(m, n, k, std::span(&product, 1), 1, context_of(kernels),
-           multiply_double(arithmetic));
-}
 
 const char* gemm_kernels() {
   switch (contexts().usable.back()) {

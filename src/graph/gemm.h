@@ -45,28 +45,17 @@ struct MatrixProduct {
 
 // Computes products of one shape. Each result is bit for bit the same as if it
 // were computed alone, except that NaNs may differ; a matrix that several
-// products read is packed once. REQUIRES: no C overlaps anything else.
+// products read is packed once. REQUIRES: no C overlaps anything else; T is
+// float for F32, else double.
+template <typename T>
 void gemm(int64_t m, int64_t n, int64_t k,
-          std::span<const MatrixProduct<float>> products, int threads = 1,
-          Kernels kernels = Kernels::BySize);
-void gemm(int64_t m, int64_t n, int64_t k,
-          std::span<const MatrixProduct<double>> products,
-          Arithmetic arithmetic, int threads = 1,
-          Kernels kernels = Kernels::BySize);
-
-// Computes one product.
-void gemm(int64_t m, int64_t n, int64_t k, Matrix<const float> a,
-          Matrix<const float> b, Matrix<float> c, int threads = 1,
-          Kernels kernels = Kernels::BySize);
-void gemm(int64_t m, int64_t n, int64_t k, Matrix<const double> a,
-          Matrix<const double> b, Matrix<double> c, Arithmetic arithmetic,
+          std::span<const MatrixProduct<T>> products, Arithmetic arithmetic,
           int threads = 1, Kernels kernels = Kernels::BySize);
 
-// For tests: compute the same products by BLIS's own loops around its kernels.
+// For tests: computes the same product by BLIS's own loops around its kernels.
+template <typename T>
 void gemm_by_blis(int64_t m, int64_t n, int64_t k,
-                  const MatrixProduct<float>& product, Kernels kernels);
-void gemm_by_blis(int64_t m, int64_t n, int64_t k,
-                  const MatrixProduct<double>& product, Arithmetic arithmetic,
+                  const MatrixProduct<T>& product, Arithmetic arithmetic,
                   Kernels kernels);
 
 // Returns the kernels that large products run on: "skx", "haswell", "generic".

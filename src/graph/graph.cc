@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Appends nodes, applies shard_maps to them, and evaluates them.
 #include "graph/graph.h"
 
 #include <algorithm>
@@ -7,14 +8,10 @@
 
 #include "base/checked.h"
 #include "base/text.h"
+#include "base/words.h"
 
 namespace shardplan {
 namespace {
-
-bool has_label(const std::vector<std::string>& labels) {
-  return std::any_of(labels.begin(), labels.end(),
-                     [](const std::string& label) { return !label.empty(); });
-}
 
 std::string label_of(const Graph& graph, const GraphNode& node, int factor) {
   for (size_t i = 0; i < node.operands.size(); ++i) {
@@ -36,13 +33,13 @@ std::vector<std::string> labels_of(const Graph& graph, const GraphNode& node) {
     labels.push_back(
         factors.size() == 1 ? label_of(graph, node, factors.front()) : "");
   }
-  if (!has_label(labels)) labels.clear();
+  if (std::ranges::all_of(labels, &std::string::empty)) labels.clear();
   return labels;
 }
 
 // Returns the type of the result of an operation on these operands and shapes.
-NumberType type_of(const Graph& graph, const GraphNode& node,
-                   std::span<const Shape> shapes, const Shape& result) {
+NumberType type_of(const Graph& graph, const GraphNode& node, ShapeSpan shapes,
+                   const Shape& result) {
   if (node.op->is_decision || node.op->gives_integers) {
     return NumberType::Integer;
   }
@@ -51,10 +48,64 @@ NumberType type_of(const Graph& graph, const GraphNode& node,
   }
   const bool moves_integers =
       !node.operands.empty() &&
-      std::all_of(node.operands.begin(), node.operands.end(),
-                  [&](ValueId v) { return graph.values[v].is_integer(); }) &&
+      std::ranges::all_of(
+          node.operands,
+          [&](ValueId v) { return graph.values[v].is_integer(); }) &&
       node.op->flops(shapes, result, node.attributes) == 0;
   return moves_integers ? NumberType::Integer : NumberType::Activation;
+}
+
+// Returns the index in the file's operands of a node's operand `index`: the
+// same index if the value is there, because a value may be read twice. Returns
+// nullopt if the previous node computed it.
+std::optional<size_t> place_of(const std::vector<ValueId>& operands,
+                               ValueId value, size_t index) {
+  if (index < operands.size() && operands[index] == value) return index;
+  for (size_t i = 0; i < operands.size(); ++i) {
+    if (operands[i] == value) return i;
+  }
+  return std::nullopt;
+}
+
+void map_node(GraphNode& node, const ShardMapUse& written,
+              const std::vector<ValueId>& operands) {
+  node.shard_map = ShardMapUse{{}, written.out_spec, written.psum};
+  for (size_t i = 0; i < node.operands.size(); ++i) {
+    const auto place = place_of(operands, node.operands[i], i);
+    if (!place) node.inner_operand = i;
+    node.shard_map->in_specs.push_back(place ? written.in_specs[*place]
+                                             : written.out_spec);
+  }
+}
+
+// Returns an axis that `spec`, or `spec` and `psum` together, names twice.
+std::optional<AxisName> repeated_axis(const PartitionSpec& spec,
+                                      AxisNames used) {
+  for (const AxisName& axis : axes_in(spec)) {
+    if (contains(used, axis)) return axis;
+    used.push_back(axis);
+  }
+  return std::nullopt;
+}
+
+bool spec_fits(const DescribedOp& op, const PartitionSpec& spec,
+               const AxisNames& psum, const Value& value, Diagnostics& diags) {
+  if (const auto axis = repeated_axis(spec, psum)) {
+    diags
+        .error(Code::InvalidGraph, op.shard_map_where,
+               "`shard_map` uses axis " + in_backticks(*axis) + " twice for `" +
+                   value.name + "`")
+        .fact("its spec is " + spec_text(spec))
+        .help(
+            "an axis in `psum` holds partial sums: it cannot also shard a "
+            "dimension");
+    return false;
+  }
+  if (spec.dims.size() <= value.shape.size()) return true;
+  diags.error(Code::InvalidGraph, op.shard_map_where,
+              spec_text(spec) + " is longer than the rank of `" + value.name +
+                  "` " + shape_text(value.shape));
+  return false;
 }
 
 }  // namespace
@@ -63,15 +114,14 @@ const GraphLayer* layer_of(const Graph& graph, ValueId value) {
   const NodeId node = graph.values[value].node;
   if (!node) return nullptr;
   const int layer = graph.nodes[node].layer;
-  return layer < 0 ? nullptr : &graph.layers[static_cast<size_t>(layer)];
+  return layer < 0 ? nullptr : &nth(graph.layers, layer);
 }
 
 const std::string& output_name(const Graph& graph, ValueId value) {
-  const auto found =
-      std::find(graph.outputs.begin(), graph.outputs.end(), value);
-  const auto index = static_cast<size_t>(found - graph.outputs.begin());
-  return index < graph.output_names.size() ? graph.output_names[index]
-                                           : graph.values[value].name;
+  const auto index =
+      std::ranges::find(graph.outputs, value) - graph.outputs.begin();
+  return index < std::ssize(graph.output_names) ? nth(graph.output_names, index)
+                                                : graph.values[value].name;
 }
 
 ValueId append_value(Graph& graph, Value value) {
@@ -128,73 +178,11 @@ std::optional<ValueId> append_node(Graph& graph, NewNode node,
   return graph.nodes.back().result;
 }
 
-namespace {
-
-// Returns the index in the file's operands of a node's operand `index`: the
-// same index if the value is there, because a value may be read twice. Returns
-// nullopt if the previous node computed it.
-std::optional<size_t> place_of(const std::vector<ValueId>& operands,
-                               ValueId value, size_t index) {
-  if (index < operands.size() && operands[index] == value) return index;
-  const auto found = std::find(operands.begin(), operands.end(), value);
-  if (found == operands.end()) return std::nullopt;
-  return static_cast<size_t>(found - operands.begin());
-}
-
-void map_node(GraphNode& node, const ShardMapUse& written,
-              const std::vector<ValueId>& operands) {
-  node.shard_map = ShardMapUse{{}, written.out_spec, written.psum};
-  for (size_t i = 0; i < node.operands.size(); ++i) {
-    const auto place = place_of(operands, node.operands[i], i);
-    if (!place) node.inner_operand = i;
-    node.shard_map->in_specs.push_back(place ? written.in_specs[*place]
-                                             : written.out_spec);
-  }
-}
-
-// Returns an axis that `spec`, or `spec` and `psum` together, names twice.
-std::optional<AxisName> repeated_axis(const PartitionSpec& spec,
-                                      AxisNames used) {
-  for (const AxisNames& axes : spec.dims) {
-    for (const AxisName& axis : axes) {
-      if (std::find(used.begin(), used.end(), axis) != used.end()) return axis;
-      used.push_back(axis);
-    }
-  }
-  return std::nullopt;
-}
-
-bool spec_fits(const DescribedOp& op, const PartitionSpec& spec,
-               const AxisNames& psum, const Value& value, Diagnostics& diags) {
-  if (const auto axis = repeated_axis(spec, psum)) {
-    diags
-        .error(Code::InvalidGraph, op.shard_map_where,
-               "`shard_map` uses axis " + in_backticks(*axis) + " twice for `" +
-                   value.name + "`")
-        .fact("its spec is " + spec_text(spec))
-        .help(
-            "an axis in `psum` holds partial sums: it cannot also shard a "
-            "dimension");
-    return false;
-  }
-  if (spec.dims.size() <= value.shape.size()) return true;
-  diags.error(Code::InvalidGraph, op.shard_map_where,
-              spec_text(spec) + " is longer than the rank of `" + value.name +
-                  "` " + shape_text(value.shape));
-  return false;
-}
-
-bool is_constraint(const DescribedOp& op) {
-  const OpDef* const primitive = find_op(op.op);
-  return primitive != nullptr && primitive->is_constraint;
-}
-
-}  // namespace
-
 bool may_be_mapped(const DescribedOp& op, bool mappable, Diagnostics& diags) {
   if (!op.shard_map) return true;
   const Span where = op.shard_map_where;
-  if (!mappable || is_constraint(op)) {
+  const OpDef* const primitive = find_op(op.op);
+  if (!mappable || (primitive != nullptr && primitive->is_constraint)) {
     auto problem = diags.error(Code::InvalidGraph, where,
                                "`shard_map` does not apply to `" + op.op + "`");
     if (mappable) {

@@ -26,6 +26,10 @@ using AttributeValue = std::variant<double, std::string, std::vector<int64_t>,
                                     PartitionSpec, std::vector<double>>;
 using Attributes = std::map<std::string, AttributeValue, std::less<>>;
 
+// The operands of an operation.
+using ShapeSpan = std::span<const Shape>;
+using TensorSpan = std::span<const Tensor>;
+
 // Each returns the attribute, or a default (`otherwise` or an empty span) if it
 // is absent. REQUIRES: an attribute that is present has that kind; building a
 // graph checks the kinds (graph/build.h).
@@ -89,10 +93,6 @@ struct LocalRange {
   // indices. Empty: the whole range.
   std::vector<int64_t> offsets;
   std::vector<int64_t> sizes;
-
-  int64_t offset(int factor) const {
-    return offsets.empty() ? 0 : offsets[static_cast<size_t>(factor)];
-  }
 };
 
 struct RunContext {
@@ -167,33 +167,33 @@ struct OpDef {
   std::string_view name;
   std::string_view summary;  // one line for `list ops`
   int min_operands = 1;
-  int max_operands = 1;
+  int max_operands = min_operands;
   Linearity linearity = Linearity::None;
   // The operands in which a multilinear operation is linear; empty: all.
-  std::vector<int> linear_in;
-  std::vector<AttributeDef> attributes;
+  std::vector<int> linear_in = {};
+  std::vector<AttributeDef> attributes = {};
   // The dimensions that may be sharded, in words for `list ops`.
   std::string_view factors;
   // Returns the result's shape, or reports SP015 if the operands do not fit.
   // REQUIRES, here and below: the number of operands and the attributes match
   // the declarations above, and required attributes are present.
-  std::optional<Shape> (*infer)(std::span<const Shape> operands,
+  std::optional<Shape> (*infer)(ShapeSpan operands,
                                 const Attributes& attributes, Span where,
-                                Diagnostics& diags);
+                                Diagnostics& diags) = nullptr;
   // Returns the sharding rule. REQUIRES, here and below: infer returned a
   // shape. A dimension of size 1 has no factor, except in an einsum.
-  ShardingRule (*rule)(std::span<const Shape> operands,
-                       const Attributes& attributes);
+  ShardingRule (*rule)(ShapeSpan operands,
+                       const Attributes& attributes) = nullptr;
   // Returns the floating-point operations of one device, from its local shapes:
   // 2 per multiply-add of a product, 1 per element and step of everything else
   // (a transcendental function is one step), 0 for operations that only move
   // numbers. Saturates at the largest integer where they exceed 63 bits.
-  int64_t (*flops)(std::span<const Shape> operands, const Shape& result,
-                   const Attributes& attributes);
+  int64_t (*flops)(ShapeSpan operands, const Shape& result,
+                   const Attributes& attributes) = nullptr;
   // Returns the device's part of the result from its local operands; it may be
   // a view of one. REQUIRES: context.rule is set.
-  Tensor (*run)(std::span<const Tensor> operands, const Attributes& attributes,
-                const RunContext& context);
+  Tensor (*run)(TensorSpan operands, const Attributes& attributes,
+                const RunContext& context) = nullptr;
   // Returns the parts of several devices, in their order, each bit for bit as
   // `run` returns it. Null: calling `run` for each device is as fast.
   std::vector<Tensor> (*run_all)(std::span<const DevicePart> parts,
@@ -204,7 +204,7 @@ struct OpDef {
   // do not allow a view (graph/tensor.h), but estimates of memory treat it as a
   // view.
   RecomputeCost recompute_cost = RecomputeCost::Unset;
-  GradientReads gradient;
+  GradientReads gradient = {};
   InnerSteps (*inner_steps)(const Attributes& attributes) =
       [](const Attributes& /*attributes*/) { return InnerSteps::None; };
   // `run` may return the operand's storage, so the result needs no memory.
@@ -236,13 +236,12 @@ struct OpDef {
   // Operand 1 holds indices into operand 0: returns how many index values are
   // valid. One device contributes each number that is looked up; the others
   // contribute zeros. Null: the operation does not index.
-  int64_t (*indices)(std::span<const Shape> operands,
-                     const Shape& result) = nullptr;
+  int64_t (*indices)(ShapeSpan operands, const Shape& result) = nullptr;
   // Returns the attributes of a device's own part under shard_map, or nullopt
   // if they do not divide evenly. Null: the attributes do not change.
-  std::optional<Attributes> (*local_attributes)(
-      const Attributes& attributes, const ShardingRule& rule,
-      std::span<const Shape> local) = nullptr;
+  std::optional<Attributes> (*local_attributes)(const Attributes& attributes,
+                                                const ShardingRule& rule,
+                                                ShapeSpan local) = nullptr;
   // The result is a choice (top-k, argmax), which rounding may change. A
   // sharded run therefore uses the choice of the unsharded run and counts where
   // its own choice differs.
@@ -270,7 +269,7 @@ bool is_linear_in(const OpDef& op, int operand);
 // Every possible mistake of a user is reported as SP015; the message names the
 // shapes.
 
-std::string shapes_text(std::span<const Shape> shapes);  // "[2, 3] and [4]"
+std::string shapes_text(ShapeSpan shapes);  // "[2, 3] and [4]"
 
 // Reports SP015 and returns no shape.
 std::optional<Shape> refuse(Diagnostics& diags, Span where, std::string message,
@@ -282,10 +281,15 @@ std::optional<Shape> countable(Shape shape, Span where, Diagnostics& diags);
 
 // Converts a dimension as users write it, with -1 for the last, to one counted
 // from 0. Reports SP015 if the shape has no such dimension.
-std::optional<int> find_dim(int64_t dim, const Shape& shape, Span where,
-                            Diagnostics& diags);
+std::optional<size_t> find_dim(int64_t dim, const Shape& shape, Span where,
+                               Diagnostics& diags);
 // Does the same without a check. REQUIRES: the dimension exists.
-int dim_at(int64_t dim, size_t rank);
+size_t dim_at(int64_t dim, size_t rank);
+// Both for the attribute `dim`, which is 1 unless given.
+std::optional<size_t> find_dim_of(const Attributes& attributes,
+                                  const Shape& shape, Span where,
+                                  Diagnostics& diags);
+size_t dim_of(const Attributes& attributes, size_t rank);
 
 // Returns an attribute that is an integer, or `otherwise` if it is absent.
 // Reports SP015 if its value is not an integer.
@@ -298,22 +302,30 @@ int64_t integer_of(const Attributes& attributes, std::string_view name,
                    int64_t otherwise);
 
 // `infer` for operations whose result has the shape of their operand.
-std::optional<Shape> infer_same(std::span<const Shape> operands,
+std::optional<Shape> infer_same(ShapeSpan operands,
                                 const Attributes& attributes, Span where,
                                 Diagnostics& diags);
 // `infer` for operations whose operands are broadcast to one shape: dimensions
 // are aligned at the last one, and sizes are equal or 1 (NumPy's rules).
-std::optional<Shape> infer_broadcast(std::span<const Shape> operands,
+std::optional<Shape> infer_broadcast(ShapeSpan operands,
                                      const Attributes& attributes, Span where,
                                      Diagnostics& diags);
 // `rule` for both: one factor for every dimension of the result whose size is
 // not 1, shared by all operands that are not broadcast along it.
-ShardingRule elementwise_rule(std::span<const Shape> operands,
-                              const Attributes& attributes);
+ShardingRule elementwise_rule(ShapeSpan operands, const Attributes& attributes);
+// `rule` for operands and a result of one shape [B, L, ..], whose length L may
+// not be sharded.
+ShardingRule whole_length_rule(ShapeSpan operands,
+                               const Attributes& attributes);
 
 // Adds a dimension of a tensor to the rule and returns its factors: a new one,
 // or none if its size is 1.
 DimFactors add_factor(ShardingRule& rule, int64_t size, FactorKind kind);
+// Adds every dimension of a tensor. They may be sharded, except dimension
+// `whole`.
+std::vector<DimFactors> add_factors(ShardingRule& rule,
+                                    std::span<const int64_t> shape,
+                                    std::optional<size_t> whole = std::nullopt);
 
 // A dimension of a device's part, computed from its factors: the size of the
 // whole dimension, and the first index and the size of the part.
@@ -323,16 +335,23 @@ struct DimRange {
   int64_t size = 1;
 };
 DimRange range_of(const DimFactors& dim, const RunContext& context);
+// Returns the shape of the device's part of the result.
+Shape result_shape(const RunContext& context);
 
 // Counts of elements, and products of counts. Both saturate at the largest
 // integer where they exceed 63 bits.
 int64_t count_of(const Shape& shape);
 int64_t saturating_product(int64_t a, int64_t b);  // REQUIRES: both >= 0
 
+// Returns whether the shapes have a last dimension and differ in it at most.
+bool differ_in_last(const Shape& a, const Shape& b);
+
+// `flops` for operations that take one step per element of operand 0.
+int64_t flops_per_element_read(ShapeSpan operands, const Shape& result,
+                               const Attributes& attributes);
 // `flops` for operations that take `Steps` steps per element of the result.
 template <int64_t Steps>
-int64_t flops_per_element(std::span<const Shape> /*operands*/,
-                          const Shape& result,
+int64_t flops_per_element(ShapeSpan /*operands*/, const Shape& result,
                           const Attributes& /*attributes*/) {
   return saturating_product(Steps, count_of(result));
 }

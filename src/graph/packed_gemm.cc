@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Packs operands into micro-panels, and runs a kernel over them.
 #include "graph/packed_gemm.h"
 
 #include <algorithm>
@@ -79,49 +80,34 @@ struct Lines {
 };
 
 // Copies panels of kWidth lines whose elements are adjacent in memory, without
-// reordering them. A constant width makes each copy a few instructions.
+// reordering them. A constant width makes each copy a few instructions. Returns
+// false if the panels have another width.
 template <typename T, int64_t kWidth>
-void copy_panels(const Lines<T>& lines, int64_t panels, T* to) {
+bool copy_panels(const Lines<T>& lines, int64_t panels, int64_t width, T* to) {
+  if (width != kWidth) return false;
   for (int64_t l = 0; l < lines.depth; ++l) {
     const T* from = lines.from + l * lines.across;
     T* target = to + l * kWidth;
     for (int64_t p = 0; p < panels; ++p) {
-      std::memcpy(target, from, static_cast<size_t>(kWidth) * sizeof(T));
+      std::memcpy(target, from, size_t{kWidth} * sizeof(T));
       from += kWidth;
       target += kWidth * lines.depth;
     }
   }
+  return true;
 }
 
 // Copies whole panels; returns false if no code was made for that width.
 template <typename T>
 bool copy_whole_panels(const Lines<T>& lines, int64_t panels, int64_t width,
                        T* to) {
-  switch (width) {
-    case 4:
-      copy_panels<T, 4>(lines, panels, to);
-      return true;
-    case 6:
-      copy_panels<T, 6>(lines, panels, to);
-      return true;
-    case 8:
-      copy_panels<T, 8>(lines, panels, to);
-      return true;
-    case 12:
-      copy_panels<T, 12>(lines, panels, to);
-      return true;
-    case 14:
-      copy_panels<T, 14>(lines, panels, to);
-      return true;
-    case 16:
-      copy_panels<T, 16>(lines, panels, to);
-      return true;
-    case 32:
-      copy_panels<T, 32>(lines, panels, to);
-      return true;
-    default:
-      return false;
-  }
+  return copy_panels<T, 4>(lines, panels, width, to) ||
+         copy_panels<T, 6>(lines, panels, width, to) ||
+         copy_panels<T, 8>(lines, panels, width, to) ||
+         copy_panels<T, 12>(lines, panels, width, to) ||
+         copy_panels<T, 14>(lines, panels, width, to) ||
+         copy_panels<T, 16>(lines, panels, width, to) ||
+         copy_panels<T, 32>(lines, panels, width, to);
 }
 
 // Packs one panel of `count` lines up to `width`; missing lines become zero.
@@ -200,38 +186,34 @@ Matrix<T> transposed(const Matrix<T>& matrix) {
 template <typename T>
 class Places {
  public:
-  size_t number_of(const Matrix<const T>& matrix) {
+  int64_t number_of(const Matrix<const T>& matrix) {
     const auto [found, is_new] = numbers_.try_emplace(
-        {matrix.data, matrix.row_stride, matrix.column_stride}, all_.size());
+        {matrix.data, matrix.row_stride, matrix.column_stride},
+        std::ssize(all_));
     if (is_new) all_.push_back(matrix);
     return found->second;
   }
   const std::vector<Matrix<const T>>& all() const { return all_; }
 
  private:
-  std::map<std::tuple<const T*, int64_t, int64_t>, size_t> numbers_;
+  std::map<std::tuple<const T*, int64_t, int64_t>, int64_t> numbers_;
   std::vector<Matrix<const T>> all_;
 };
 
-template <typename T>
-struct AlignedBuffer {
-  std::shared_ptr<void> owner;
-  T* data = nullptr;
-};
 // Kernels load the numbers of the next step before they know that there is
 // none: a step of a micro-panel, 128 bytes of the widest. They do not use what
 // they load there.
 constexpr int64_t kReadAhead = 1024;
 
+// Returns an unfilled buffer that begins with a cache line.
 template <typename T>
-AlignedBuffer<T> aligned_buffer(int64_t elements) {
+std::shared_ptr<T> aligned_buffer(int64_t elements) {
   const int64_t used = elements * static_cast<int64_t>(sizeof(T)) + kReadAhead;
-  auto room = static_cast<size_t>(used + kCacheLine);
-  AlignedBuffer<T> buffer{unfilled_buffer(used + kCacheLine), nullptr};
-  void* first = buffer.owner.get();
-  buffer.data = static_cast<T*>(
-      std::align(kCacheLine, static_cast<size_t>(used), first, room));
-  return buffer;
+  size_t room = to_size(used + kCacheLine);
+  const std::shared_ptr<void> owner = unfilled_buffer(used + kCacheLine);
+  void* first = owner.get();
+  std::align(kCacheLine, to_size(used), first, room);
+  return {owner, static_cast<T*>(first)};
 }
 
 // The number of parts of the contraction for which B is packed at once. With
@@ -259,9 +241,9 @@ class Packed {
     Places<T> rights;
     uses_.clear();
     for (const MatrixProduct<T>& each : products) {
-      const size_t a = lefts.number_of(each.a);
-      if (a == uses_.size()) uses_.emplace_back();
-      uses_[a].push_back({rights.number_of(each.b), each.c});
+      const int64_t a = lefts.number_of(each.a);
+      if (a == std::ssize(uses_)) uses_.emplace_back();
+      nth(uses_, a).push_back({rights.number_of(each.b), each.c});
     }
     for (size_t first = 0; first < parts_.size(); first += kPartsOfRound) {
       const size_t last = std::min(parts_.size(), first + kPartsOfRound);
@@ -274,7 +256,7 @@ class Packed {
 
  private:
   struct Use {
-    size_t right = 0;
+    int64_t right = 0;
     Matrix<T> c;
   };
 
@@ -291,20 +273,20 @@ class Packed {
     const int64_t padded = padded_columns();
     const int64_t step = kPanelsAtOnce * kernel_.columns;
     const int64_t steps = ceil_div(columns_, step);
-    const auto parts = static_cast<int64_t>(round_.size());
-    const auto count = static_cast<int64_t>(rights.size());
+    const int64_t parts = std::ssize(round_);
+    const int64_t count = std::ssize(rights);
     packed_ = aligned_buffer<T>(count * padded * depth_);
     parallel_for(count * parts * steps, threads_, [&](int64_t i) {
       const int64_t which = i / (parts * steps);
-      const Part& at = round_[static_cast<size_t>(i / steps % parts)];
+      const Part& at = nth(round_, i / steps % parts);
       const int64_t column = i % steps * step;
-      const Matrix<const T>& from = rights[static_cast<size_t>(which)];
+      const Matrix<const T>& from = nth(rights, which);
       pack(Lines<T>{from.data + column * from.column_stride +
                         at.begin * from.row_stride,
                     from.column_stride, from.row_stride,
                     std::min(step, columns_ - column), at.depth},
            kernel_.columns,
-           packed_.data + which * padded * depth_ + padded * place_of(at) +
+           packed_.get() + which * padded * depth_ + padded * place_of(at) +
                column * at.depth);
     });
   }
@@ -314,7 +296,7 @@ class Packed {
         std::max<int64_t>(1, kernel_.block / depth_ / kernel_.rows) *
         kernel_.rows;
     const int64_t down = ceil_div(rows_, rows);
-    const auto blocks = static_cast<int64_t>(lefts.size()) * down;
+    const int64_t blocks = std::ssize(lefts) * down;
     // With few blocks, threads would have no work, so each block is packed
     // several times, for several runs of columns.
     const int64_t panels = ceil_div(columns_, kernel_.columns);
@@ -323,28 +305,27 @@ class Packed {
             ? 1
             : std::min(panels, ceil_div(2 * int64_t{threads_}, blocks));
     parallel_for(blocks * across, threads_, [&](int64_t i) {
-      const auto left = static_cast<size_t>(i / across / down);
+      const size_t left = to_size(i / across / down);
       const int64_t row = i / across % down * rows;
-      const Slice panels_of{panels * (i % across) / across,
-                            panels * (i % across + 1) / across};
-      multiply_block(lefts[left], uses_[left], row, std::min(rows, rows_ - row),
-                     panels_of);
+      multiply_block(
+          lefts[left], uses_[left], row, std::min(rows, rows_ - row),
+          {panels * (i % across) / across, panels * (i % across + 1) / across});
     });
   }
 
   void multiply_block(const Matrix<const T>& left, const std::vector<Use>& uses,
                       int64_t row, int64_t rows, const Slice& panels) {
     const int64_t padded = ceil_div(rows, kernel_.rows) * kernel_.rows;
-    const AlignedBuffer<T> block = aligned_buffer<T>(padded * depth_);
+    const std::shared_ptr<T> block = aligned_buffer<T>(padded * depth_);
     for (const Part& at : round_) {
       pack(Lines<T>{left.data + row * left.row_stride +
                         at.begin * left.column_stride,
                     left.row_stride, left.column_stride, rows, at.depth},
-           kernel_.rows, block.data + padded * place_of(at));
+           kernel_.rows, block.get() + padded * place_of(at));
     }
     for (const Use& use : uses) {
-      const T* const right = packed_.data + static_cast<int64_t>(use.right) *
-                                                padded_columns() * depth_;
+      const T* const right =
+          packed_.get() + use.right * padded_columns() * depth_;
       for (int64_t panel = panels.begin; panel < panels.end; ++panel) {
         const int64_t column = panel * kernel_.columns;
         Matrix<T> c = use.c;
@@ -352,7 +333,7 @@ class Packed {
         const int64_t columns = std::min(kernel_.columns, columns_ - column);
         for (const Part& at : round_) {
           multiply_panel(
-              at, block.data + padded * place_of(at),
+              at, block.get() + padded * place_of(at),
               right + padded_columns() * place_of(at) + column * at.depth, rows,
               columns, c);
           if (at.settles) settle(rows, columns, c);
@@ -363,12 +344,11 @@ class Packed {
 
   void multiply_panel(const Part& at, const T* left, const T* right,
                       int64_t rows, int64_t columns, const Matrix<T>& c) {
-    MicroTile<T> tile;
-    tile.columns = columns;
-    tile.depth = at.depth;
-    tile.b = right;
-    tile.c = c;
-    tile.adds = at.begin > 0;
+    MicroTile<T> tile{.columns = columns,
+                      .depth = at.depth,
+                      .b = right,
+                      .c = c,
+                      .adds = at.begin > 0};
     for (int64_t row = 0; row < rows; row += kernel_.rows) {
       tile.rows = std::min(kernel_.rows, rows - row);
       tile.a = left + row * at.depth;
@@ -396,7 +376,7 @@ class Packed {
   std::vector<std::vector<Use>> uses_ = {};  // per matrix A
   std::span<const Part> round_ = {};
   int64_t depth_ = 0;  // of the current round
-  AlignedBuffer<T> packed_ = {};
+  std::shared_ptr<T> packed_ = {};
 };
 
 }  // namespace
@@ -420,8 +400,8 @@ void multiply_packed(const PackedKernel<T>& kernel, const ProductSize& size,
   }
   const int64_t column_bytes =
       as.n * kernel.depth * static_cast<int64_t>(kPartsOfRound * sizeof(T));
-  const auto at_once =
-      static_cast<size_t>(std::max<int64_t>(1, kMostPacked / column_bytes));
+  const size_t at_once =
+      to_size(std::max<int64_t>(1, kMostPacked / column_bytes));
   Packed<T> run(kernel, as, arithmetic, threads);
   for (size_t begin = 0; begin < turned.size(); begin += at_once) {
     run.multiply(std::span<const MatrixProduct<T>>(turned).subspan(

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
+// Draws bits, uniform and normal numbers, and the values of initialisers.
 #include "graph/random.h"
 
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <functional>
 #include <limits>
 #include <span>
 #include <variant>
 
 #include "base/checked.h"
 #include "base/parallel.h"
+#include "base/words.h"
 
 namespace shardplan {
 namespace {
@@ -64,20 +65,18 @@ void draw_bits(RandomKey key, uint64_t first, std::span<uint32_t> bits) {
   }
 }
 
-template <typename T>
-std::span<T> part(std::vector<T>& all, int64_t begin, int64_t end) {
-  return std::span(all).subspan(static_cast<size_t>(begin),
-                                static_cast<size_t>(end - begin));
-}
-
-// Calls work(begin, end) for pieces of [0, count). Each number depends only on
-// its index, so pieces and threads change nothing.
-void by_pieces(int64_t count, int threads,
-               const std::function<void(int64_t, int64_t)>& work) {
+// Returns `count` numbers, of which draw(begin, part) writes those from `begin`
+// on. Each depends only on its index, so parts and threads change nothing.
+template <typename T, typename Draw>
+std::vector<T> drawn(int64_t count, int threads, const Draw& draw) {
   constexpr int64_t kPiece = 1 << 16;
+  std::vector<T> all(to_size(count));
   parallel_for(ceil_div(count, kPiece), threads, [&](int64_t i) {
-    work(i * kPiece, std::min(count, (i + 1) * kPiece));
+    const size_t begin = to_size(i * kPiece);
+    draw(begin, std::span(all).subspan(
+                    begin, std::min<size_t>(kPiece, all.size() - begin)));
   });
+  return all;
 }
 
 // Returns a b + c rounded once, like the FMA that XLA's compiler makes of it.
@@ -135,44 +134,19 @@ float erf_inv(float x) {
 
 constexpr float kSqrt2 = 1.41421356F;
 
-}  // namespace
-
-RandomKey random_key(int64_t seed) { return {0, static_cast<uint32_t>(seed)}; }
-
-RandomKey fold_in(RandomKey key, uint32_t data) {
-  RandomKey both = {0, data};
-  threefry(key, both[0], both[1]);
-  return both;
-}
-
-std::vector<uint32_t> random_bits(RandomKey key, int64_t count, int threads) {
-  SHARDPLAN_CHECK(count >= 0);
-  std::vector<uint32_t> bits(static_cast<size_t>(count));
-  by_pieces(count, threads, [&](int64_t begin, int64_t end) {
-    draw_bits(key, static_cast<uint64_t>(begin), part(bits, begin, end));
-  });
-  return bits;
-}
-
-namespace {
-
 // Returns change(x) for numbers x of a uniform distribution.
 template <typename Change>
 std::vector<float> changed_uniform(RandomKey key, int64_t count, float low,
                                    float high, int threads, Change change) {
-  SHARDPLAN_CHECK(count >= 0);
-  std::vector<float> numbers(static_cast<size_t>(count));
   const float width = high - low;
-  by_pieces(count, threads, [&](int64_t begin, int64_t end) {
+  return drawn<float>(count, threads, [&](size_t begin, std::span<float> own) {
     std::array<uint32_t, 1024> bits{};
-    const std::span<float> own = part(numbers, begin, end);
     for (size_t done = 0; done < own.size(); done += bits.size()) {
       const auto now =
           own.subspan(done, std::min(bits.size(), own.size() - done));
-      draw_bits(key, static_cast<uint64_t>(begin) + done,
-                std::span(bits).first(now.size()));
-      std::transform(now.begin(), now.end(), bits.begin(), now.begin(),
-                     [&](float /*unset*/, uint32_t x) {
+      draw_bits(key, begin + done, std::span(bits).first(now.size()));
+      std::transform(bits.begin(), bits.begin() + std::ssize(now), now.begin(),
+                     [&](uint32_t x) {
                        // 23 bits become the fraction of a number in [1, 2).
                        const auto one_to_two =
                            std::bit_cast<float>((x >> 9) | 0x3F800000U);
@@ -181,39 +155,7 @@ std::vector<float> changed_uniform(RandomKey key, int64_t count, float low,
                      });
     }
   });
-  return numbers;
 }
-
-}  // namespace
-
-std::vector<float> random_uniform(RandomKey key, int64_t count, float low,
-                                  float high, int threads) {
-  return changed_uniform(key, count, low, high, threads,
-                         [](float x) { return x; });
-}
-
-std::vector<float> random_normal(RandomKey key, int64_t count, int threads) {
-  return changed_uniform(key, count, std::nextafter(-1.0F, 0.0F), 1, threads,
-                         [](float x) { return kSqrt2 * erf_inv(x); });
-}
-
-std::vector<float> random_truncated_normal(RandomKey key, int64_t count,
-                                           float low, float high, int threads) {
-  // XLA turns the division by a constant into a product.
-  constexpr float kHalfSqrt2 = 1 / kSqrt2;
-  constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  const float first = std::nextafter(low, kInfinity);
-  const float last = std::nextafter(high, -kInfinity);
-  return changed_uniform(key, count, erf(low * kHalfSqrt2),
-                         erf(high * kHalfSqrt2), threads, [&](float x) {
-                           // Clips in the order of jnp.clip, which matters if
-                           // no number is between the two.
-                           return std::min(std::max(kSqrt2 * erf_inv(x), first),
-                                           last);
-                         });
-}
-
-namespace {
 
 struct Constant {
   float value;
@@ -247,30 +189,21 @@ std::span<const NamedInitialiser> initialisers() {
   return kAll;
 }
 
-struct Fans {
-  double in;
-  double out;
-};
-
-// REQUIRES: at least two dimensions and one element.
-Fans fans_of(const Shape& shape) {
+// Returns the number of inputs or outputs, or their average. REQUIRES: at least
+// two dimensions and one element.
+double fan_of(const Shape& shape, FanMode mode) {
   const auto in = static_cast<double>(shape[shape.size() - 2]);
-  const auto out = static_cast<double>(shape[shape.size() - 1]);
-  const auto all = static_cast<double>(*element_count(shape));
-  const double field = all / in / out;
-  return {in * field, out * field};
-}
-
-double denominator(const Fans& fans, FanMode mode) {
+  const auto out = static_cast<double>(shape.back());
+  const double field = static_cast<double>(*element_count(shape)) / in / out;
   switch (mode) {
     case FanMode::In:
-      return fans.in;
+      return in * field;
     case FanMode::Out:
-      return fans.out;
+      return out * field;
     case FanMode::Average:
       break;
   }
-  return (fans.in + fans.out) / 2;
+  return (in * field + out * field) / 2;
 }
 
 std::vector<float> scaled(std::vector<float> numbers, float scale) {
@@ -280,12 +213,50 @@ std::vector<float> scaled(std::vector<float> numbers, float scale) {
 
 }  // namespace
 
+RandomKey random_key(int64_t seed) { return {0, static_cast<uint32_t>(seed)}; }
+
+RandomKey fold_in(RandomKey key, uint32_t data) {
+  RandomKey both = {0, data};
+  threefry(key, both[0], both[1]);
+  return both;
+}
+
+std::vector<uint32_t> random_bits(RandomKey key, int64_t count, int threads) {
+  return drawn<uint32_t>(count, threads,
+                         [&](size_t begin, std::span<uint32_t> bits) {
+                           draw_bits(key, begin, bits);
+                         });
+}
+
+std::vector<float> random_uniform(RandomKey key, int64_t count, float low,
+                                  float high, int threads) {
+  return changed_uniform(key, count, low, high, threads,
+                         [](float x) { return x; });
+}
+
+std::vector<float> random_normal(RandomKey key, int64_t count, int threads) {
+  return changed_uniform(key, count, std::nextafter(-1.0F, 0.0F), 1, threads,
+                         [](float x) { return kSqrt2 * erf_inv(x); });
+}
+
+std::vector<float> random_truncated_normal(RandomKey key, int64_t count,
+                                           float low, float high, int threads) {
+  // XLA turns the division by a constant into a product.
+  constexpr float kHalfSqrt2 = 1 / kSqrt2;
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const float first = std::nextafter(low, kInfinity);
+  const float last = std::nextafter(high, -kInfinity);
+  return changed_uniform(key, count, erf(low * kHalfSqrt2),
+                         erf(high * kHalfSqrt2), threads, [&](float x) {
+                           // Clips in the order of jnp.clip, which matters if
+                           // no number is between the two.
+                           return std::min(std::max(kSqrt2 * erf_inv(x), first),
+                                           last);
+                         });
+}
+
 std::vector<std::string> initialiser_names() {
-  std::vector<std::string> names;
-  for (const NamedInitialiser& each : initialisers()) {
-    names.emplace_back(each.name);
-  }
-  return names;
+  return all_names(initialisers());
 }
 
 std::optional<std::vector<float>> variance_scaling(RandomKey key,
@@ -298,8 +269,7 @@ std::optional<std::vector<float>> variance_scaling(RandomKey key,
   SHARDPLAN_CHECK(count.has_value());
   if (*count == 0) return std::vector<float>();
   // Like JAX, uses float32 from here on.
-  const auto variance =
-      static_cast<float>(scale / denominator(fans_of(shape), mode));
+  const auto variance = static_cast<float>(scale / fan_of(shape, mode));
   switch (distribution) {
     case Distribution::TruncatedNormal: {
       // The standard deviation of a normal distribution truncated at -2 and 2.
@@ -319,18 +289,14 @@ std::optional<std::vector<float>> variance_scaling(RandomKey key,
 std::optional<std::vector<float>> initialise(const Initialiser& initialiser,
                                              RandomKey key, const Shape& shape,
                                              int threads) {
-  const auto all = initialisers();
-  const auto named =
-      std::find_if(all.begin(), all.end(), [&](const NamedInitialiser& each) {
-        return each.name == initialiser.name;
-      });
-  SHARDPLAN_CHECK(named != all.end());
+  const auto* named = find_named(initialisers(), initialiser.name);
+  SHARDPLAN_CHECK(named != nullptr);
   const std::optional<int64_t> count = element_count(shape);
   SHARDPLAN_CHECK(count.has_value());
 
   std::optional<std::vector<float>> numbers;
   if (const auto* constant = std::get_if<Constant>(&named->how)) {
-    numbers.emplace(static_cast<size_t>(*count), constant->value);
+    numbers.emplace(to_size(*count), constant->value);
   } else if (const auto* scaling = std::get_if<Scaling>(&named->how)) {
     numbers = variance_scaling(key, shape, scaling->scale, scaling->mode,
                                scaling->distribution, threads);

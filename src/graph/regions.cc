@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Finds attention around softmaxes, and experts between exchanges of tokens.
 #include "graph/regions.h"
 
 #include <algorithm>
@@ -7,6 +8,8 @@
 #include <span>
 #include <utility>
 
+#include "base/checked.h"
+#include "base/words.h"
 #include "graph/graph.h"
 
 namespace shardplan {
@@ -41,8 +44,9 @@ class AttentionFinder {
           graph_.values[region.results[0]].is_weight) {
         continue;
       }
-      auto attention = attention_around(region);
-      if (attention) take(add_region(graph_, *std::move(attention)));
+      if (auto attention = attention_around(region)) {
+        take(add_region(graph_, *std::move(attention)));
+      }
     }
   }
 
@@ -58,9 +62,10 @@ class AttentionFinder {
     std::set<NodeId> nodes(softmax.nodes.begin(), softmax.nodes.end());
     softmax.weights = following_product(softmax.nodes.back(), nodes);
     if (!add_scores(softmax, nodes) || !softmax.weights) return std::nullopt;
-    Region attention;
-    attention.kind = Region::Kind::Attention;
-    attention.row = softmax.row;
+    Region attention{.kind = Region::Kind::Attention,
+                     .nodes = {nodes.begin(), nodes.end()},
+                     .results = {graph_.nodes[softmax.weights].result},
+                     .row = softmax.row};
     for (const NodeId n : nodes) {
       // Nodes with a separate norm among them, such as one of heads, are not
       // attention.
@@ -73,8 +78,6 @@ class AttentionFinder {
             attention);
       }
     }
-    attention.results = {graph_.nodes[softmax.weights].result};
-    attention.nodes.assign(nodes.begin(), nodes.end());
     return attention;
   }
 
@@ -86,14 +89,10 @@ class AttentionFinder {
                          Region& attention) const {
     if (scores.size() < 2) return;
     const auto& operands = graph_.nodes[product].rule.operands;
-    const auto is_in = [](std::span<const DimFactors> list,
-                          const DimFactors& dim) {
-      return std::find(list.begin(), list.end(), dim) != list.end();
-    };
     for (size_t dim = 1; dim < operands[0].size(); ++dim) {
       const DimFactors& heads = operands[0][dim];
-      if (is_in(operands[1], operands[0][dim - 1]) &&
-          !is_in(operands[1], heads) && !is_in(scores.last(2), heads)) {
+      if (contains(operands[1], operands[0][dim - 1]) &&
+          !contains(operands[1], heads) && !contains(scores.last(2), heads)) {
         attention.shared_heads[product] = dim;
       }
     }
@@ -174,20 +173,19 @@ void find_experts(Graph& graph) {
       const Shape& sent = graph.values[node.result].shape;
       const Shape& choices = graph.values[node.operands[1]].shape;
       at = static_cast<int>(found.size());
-      Region& region = found.emplace_back();
-      region.kind = Region::Kind::Experts;
-      region.experts = sent.front();
-      region.places = sent[sent.size() - 2];
-      region.tokens = choices[choices.size() - 2];
-      region.choices = choices.back();
-      region.router = product_of(graph, node.operands[1]);
+      found.push_back({.kind = Region::Kind::Experts,
+                       .experts = sent.front(),
+                       .places = sent[sent.size() - 2],
+                       .tokens = choices[choices.size() - 2],
+                       .choices = choices.back(),
+                       .router = product_of(graph, node.operands[1])});
     } else {
       for (const ValueId operand : node.operands) {
         at = std::max(at, region_of[operand]);
       }
     }
     if (at < 0) continue;
-    Region& region = found[static_cast<size_t>(at)];
+    Region& region = nth(found, at);
     region.nodes.push_back(n);
     if (node.op->exchange == TokenExchange::FromExperts) {
       region.results.push_back(node.result);

@@ -33,19 +33,19 @@ struct Region {
   // In the order of the graph, with other nodes in between. The last node
   // computes the (last) result, except for experts, whose values other nodes
   // may read.
-  std::vector<NodeId> nodes;
-  std::vector<ValueId> inputs;   // values read from outside, except weights
-  std::vector<ValueId> results;  // several for a split or a linear layer
+  std::vector<NodeId> nodes = {};
+  std::vector<ValueId> inputs = {};  // values read from outside, except weights
+  std::vector<ValueId> results = {};  // several for a split or a linear layer
 
   // Norms, softmaxes and attention: the value with the per-row statistics that
   // a kernel saves, and how many there are per row. They are means and roots,
   // or logarithms of sums.
-  ValueId row;
+  ValueId row = {};
   int numbers_per_row = 1;
 
   // A softmax: the only product of two activations that reads its result, after
   // any other operations on it. Not set: the softmax weights no values.
-  NodeId weights;
+  NodeId weights = {};
 
   // Attention: a trained table is added to the scores. Few kernels compute its
   // gradient.
@@ -53,7 +53,7 @@ struct Region {
   // Attention: its products in which several heads of operand 0 share one head
   // of operand 1 (keys or values), with the dimension of operand 0 that counts
   // them.
-  std::map<NodeId, size_t> shared_heads;
+  std::map<NodeId, size_t> shared_heads = {};
 
   // Experts: how many there are, the slots that each has per sequence, the
   // tokens of a sequence, and the experts that each token goes to.
@@ -62,7 +62,7 @@ struct Region {
   int64_t tokens = 0;
   int64_t choices = 0;
   // The product from which a token's experts follow; not set if there is none.
-  NodeId router;
+  NodeId router = {};
 
   bool is_norm_or_softmax() const {
     return kind == Kind::Norm || kind == Kind::Softmax;

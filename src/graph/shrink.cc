@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Finds the smaller sizes of a model, and makes its manifest from them.
 #include "graph/shrink.h"
 
 #include <algorithm>
@@ -51,10 +52,7 @@ class Shrinking {
     shrink_state_space();
     // Widths, and the vocabulary, which is the width of the logits.
     for (const char* name : {"hidden", "mlp", "expert_mlp", "vocab"}) {
-      const auto size = model_size(model_, name);
-      if (size && !given_.contains(name)) {
-        give(name, shrunk_size(*size, devices_, kMinWidth));
-      }
+      if (!given_.contains(name)) shrink_size(name, devices_, kMinWidth);
     }
     // The width of embeddings, which is the model's or smaller.
     if (const auto embedded = model_size(model_, "embedded")) {
@@ -62,10 +60,7 @@ class Shrinking {
                            ? given_.at("hidden").integer
                            : shrunk_size(*embedded, devices_, kMinWidth));
     }
-    if (const auto positions = model_size(model_, "positions")) {
-      give("positions", shrunk_size(*positions, devices_,
-                                    std::max<int64_t>(1, pass_.length)));
-    }
+    shrink_size("positions", devices_, std::max<int64_t>(1, pass_.length));
     if (const auto layers = model_size(model_, "layers")) {
       give("layers", layers_run(pass_, *layers));
     }
@@ -76,25 +71,24 @@ class Shrinking {
   void give(const char* name, int64_t size) {
     given_.insert_or_assign(name, ConfigValue::of(size));
   }
+  // Gives a size that the model has a smaller value.
+  void shrink_size(const char* name, int64_t modulus, int64_t minimum) {
+    const auto size = model_size(model_, name);
+    if (size) give(name, shrunk_size(*size, modulus, minimum));
+  }
 
   // Shrinks heads whose parts have sizes of their own: those of latent
   // attention and those of a delta rule.
   void shrink_parts_of_heads() {
     if (model_size(model_, "kv_rank")) {
       for (const char* name : {"q_rank", "kv_rank"}) {
-        const auto rank = model_size(model_, name);
-        if (rank && *rank > 0) {
-          give(name, shrunk_size(*rank, devices_, kMinWidth));
-        }
+        shrink_size(name, devices_, kMinWidth);
       }
       give_part("heads", "key_dim");
       give_part("heads", "value_dim");
       // The rotated part is stored beside the latent, so its size must keep its
       // own remainder.
-      if (const auto rope = model_size(model_, "rope_dim")) {
-        give("rope_dim",
-             shrunk_size(*rope, std::lcm(devices_, int64_t{2}), kMinWidth));
-      }
+      shrink_size("rope_dim", std::lcm(devices_, int64_t{2}), kMinWidth);
       const auto query = model_size(model_, "said_query_dim");
       if (query) give("said_query_dim", size("key_dim") + size("rope_dim"));
     } else if (model_size(model_, "value_heads")) {
@@ -167,16 +161,6 @@ class Shrinking {
   GivenValues given_;
 };
 
-// The shapes of the parameters of a description, by name.
-using Shapes = std::map<std::string_view, const Shape*>;
-Shapes shapes_of(const GraphDescription& description) {
-  Shapes shapes;
-  for (const DescribedValue& parameter : description.parameters) {
-    shapes.emplace(parameter.parameter, &*parameter.shape);
-  }
-  return shapes;
-}
-
 Facts facts_of(Facts facts, const ForwardDefinition& model) {
   const auto follow = [&](std::optional<int64_t>& fact, const char* name) {
     if (fact) fact = model_size(model, name);
@@ -185,14 +169,19 @@ Facts facts_of(Facts facts, const ForwardDefinition& model) {
   follow(facts.head_dim, "head_dim");
   follow(facts.value_dim, "head_dim");
   follow(facts.vocab, "vocab");
-  const auto kept = static_cast<size_t>(facts.layers.value_or(0));
+  const size_t kept = to_size(facts.layers.value_or(0));
   if (facts.windows.size() > kept) facts.windows.resize(kept);
   facts.state = {};  // it depends on sizes that have shrunk
   return facts;
 }
 
-Manifest manifest_of(const Manifest& large, const Shapes& shapes,
+// Returns the parameters and buffers that the small model's pass reads.
+Manifest manifest_of(const Manifest& large, const GraphDescription& described,
                      const ForwardDefinition& model) {
+  std::map<std::string_view, const Shape*> shapes;
+  for (const DescribedValue& parameter : described.parameters) {
+    shapes.emplace(parameter.parameter, &*parameter.shape);
+  }
   Manifest small(large.head());
   small.facts = facts_of(large.facts, model);
   for (size_t i = 0; i < large.size(); ++i) {
@@ -228,9 +217,8 @@ std::optional<GraphDescription> write_quietly(const ForwardDefinition& model,
 
 int64_t shrunk_size(int64_t size, int64_t modulus, int64_t minimum) {
   const int64_t rest = size % modulus;
-  const int64_t wanted = std::max<int64_t>(minimum, 1);
-  if (size <= wanted) return size;
-  const int64_t steps = rest >= wanted ? 0 : ceil_div(wanted - rest, modulus);
+  if (size <= minimum) return size;
+  const int64_t steps = rest >= minimum ? 0 : ceil_div(minimum - rest, modulus);
   // The sum is at most the next multiple above `minimum`; `size` stays if
   // smaller.
   const auto added = checked_mul(steps, modulus);
@@ -290,7 +278,7 @@ std::optional<Model> shrink(const ForwardDefinition& model,
   }
   const auto shrunk = write_quietly(small, large, diags);
   if (!shrunk) return std::nullopt;
-  Manifest manifest = manifest_of(large.manifest, shapes_of(*shrunk), small);
+  Manifest manifest = manifest_of(large.manifest, *shrunk, small);
   return Model(std::move(manifest), std::move(small));
 }
 

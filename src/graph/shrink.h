@@ -26,8 +26,8 @@
 namespace shardplan {
 
 // Returns the smallest size that is at least `minimum` and has the same
-// remainder as `size` modulo `modulus`, but at most `size`. REQUIRES: size,
-// modulus, minimum > 0.
+// remainder as `size` modulo `modulus`, but at most `size`. REQUIRES: size is
+// not negative; modulus, minimum > 0.
 int64_t shrunk_size(int64_t size, int64_t modulus, int64_t minimum);
 
 // Returns how many of the first layers suffice for every other layer to have

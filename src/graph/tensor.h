@@ -86,15 +86,6 @@ Tensor converted(const Tensor& tensor, Element element, int threads = 1);
 std::vector<double> values_of(const Tensor& tensor);
 bool bitwise_equal(const Tensor& a, const Tensor& b);
 
-// Bytes of tensors in use in the whole process. They include neither mapped
-// files nor buffers that are cached for reuse (graph/buffers.h).
-struct TensorMemory {
-  int64_t held = 0;
-  int64_t peak = 0;  // the most since the last restart
-};
-TensorMemory tensor_memory();
-void restart_peak();  // sets the peak to what is held now
-
 // Numbers of a checkpoint as tensors to compute with.
 
 // Returns whether numbers of that type can be computed with: F64, F32, F16,

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Follows layouts through a graph, operation by operation.
 #include "spmd/hooked.h"
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/checked.h"
 #include "base/text.h"
 #include "base/words.h"
 
@@ -56,9 +58,7 @@ class HookedWalker {
       if (graph_.values[v].kind != Value::Kind::Parameter) continue;
       layouts_[v].cut = plan_.cut[v];
       layouts_[v].packed = plan_.packed[v];
-      for (const int c : plan_.around[v]) {
-        inside_[static_cast<size_t>(c)][v] = true;
-      }
+      for (const int c : plan_.around[v]) nth(inside_, c)[v] = true;
     }
     if (!look_around()) return std::move(result_);
     for (const NodeId n : graph_.nodes.ids()) {
@@ -171,7 +171,7 @@ class HookedWalker {
   // task if it belongs to none.
   ModuleHook experts_of(NodeId n) const {
     return experts_[n] < 0 ? ModuleHook{.task = Task::None}
-                           : plan_.experts[static_cast<size_t>(experts_[n])];
+                           : nth(plan_.experts, experts_[n]);
   }
   static bool adds_up(const ModuleHook& experts) {
     return experts.task == Task::SumExperts || experts.task == Task::OwnExperts;
@@ -184,8 +184,9 @@ class HookedWalker {
 
   bool visit(NodeId n) {
     const GraphNode& node = graph_.nodes[n];
-    if (node.shard_map)
+    if (node.shard_map) {
       return unknown("the graph specifies what each device computes");
+    }
     std::vector<HookedLayout> operands;
     for (const ValueId v : node.operands) {
       operands.push_back(layouts_[v]);
@@ -252,11 +253,12 @@ class HookedWalker {
     }
     for (size_t o = 0; o < operands.size(); ++o) {
       const ValueId v = node.operands[o];
-      if (is_parameter(v) || (is_norm && !is_read_by_norm(n, v))) continue;
+      if (is_parameter(v) || (is_norm && !contains(norm_of(n).inputs, v))) {
+        continue;
+      }
       for (const int c : plan_.around[of]) {
-        const auto container = static_cast<size_t>(c);
-        if (inside_[container][v]) continue;
-        const ModuleHook& outer = plan_.containers[container];
+        if (nth(inside_, c)[v]) continue;
+        const ModuleHook& outer = nth(plan_.containers, c);
         if (!apply_input_hook(node, v, outer, operands[o])) return false;
         operands[o].dtensor = outer.output_is_dtensor;
       }
@@ -264,9 +266,8 @@ class HookedWalker {
     }
     return true;
   }
-  bool is_read_by_norm(NodeId n, ValueId v) const {
-    const Region& region = graph_.regions[static_cast<size_t>(norms_[n])];
-    return contains(region.inputs, v);
+  const Region& norm_of(NodeId n) const {
+    return nth(graph_.regions, norms_[n]);
   }
 
   // Applies a hook to an input: checks the layout that the hook expects, and
@@ -292,17 +293,23 @@ class HookedWalker {
                        : Wants::MatchingStyles);
     }
     if (hook.desired_input_layout == HookLayout::AsIs ||
-        hook.desired_input_layout == hook.input_layout)
+        hook.desired_input_layout == hook.input_layout) {
       return true;
+    }
     const HookedLayout read = hooked_layout(hook.desired_input_layout, rank(v));
-    if (read.cut >= std::ssize(value(v).shape) ||
-        (read.cut >= 0 &&
-         value(v).shape[static_cast<size_t>(read.cut)] % plan_.ranks != 0)) {
+    if (!divides(v, read)) {
       return fault(true, node.result, v, "it does not divide into equal parts");
     }
     layout.cut = read.cut;
     layout.packed = false;
     return true;
+  }
+
+  // Returns whether a layout cuts a value into equal parts.
+  bool divides(ValueId v, const HookedLayout& layout) const {
+    return layout.cut < 0 ||
+           (layout.cut < std::ssize(value(v).shape) &&
+            nth(value(v).shape, layout.cut) % plan_.ranks == 0);
   }
 
   // Brings the result to the layout in which the module leaves it.
@@ -319,12 +326,11 @@ class HookedWalker {
       return true;
     }
     if (hook.task == Task::SumOutputGradients) result.summed_from = v;
-    const auto bias = bias_of(node);
-    if (bias)
+    if (const auto bias = bias_of(node)) {
       return apply_output_hook(v, plan_.hook[node.operands[*bias]], result);
+    }
     if (norms_[n] >= 0) {
-      const Region& region = graph_.regions[static_cast<size_t>(norms_[n])];
-      if (region.nodes.back() != n) return true;
+      if (norm_of(n).nodes.back() != n) return true;
       return apply_output_hook(v, norm_hooks_.at(norms_[n]).first, result);
     }
     return biased_[v] || apply_output_hook(v, hook, result);
@@ -337,21 +343,16 @@ class HookedWalker {
                      "its hook gathers a value that every device has in full");
       }
       const HookedLayout wanted = hooked_layout(hook.output_layout, rank(v));
-      const bool is_cut_so = wanted.cut == result.cut && !result.partial;
-      if (wanted.cut >= std::ssize(value(v).shape) ||
-          (wanted.cut >= 0 &&
-           value(v).shape[static_cast<size_t>(wanted.cut)] % plan_.ranks !=
-               0)) {
+      if (!divides(v, wanted)) {
         return fault(true, v, {}, "it does not divide evenly");
       }
-      if (!is_cut_so) {
-        const ValueId from = result.summed_from;
-        result = wanted;
-        result.summed_from = from;
+      if (wanted.cut != result.cut || result.partial) {
+        result = {.cut = wanted.cut, .summed_from = result.summed_from};
       }
     }
-    if (hook.input_layout != HookLayout::AsIs)
+    if (hook.input_layout != HookLayout::AsIs) {
       result.dtensor = hook.output_is_dtensor;
+    }
     return true;
   }
 
@@ -442,12 +443,8 @@ class HookedWalker {
     size_t from = 0;
     for (size_t o = 0; o < operands.size(); ++o) {
       if (operands[o].cut < 0) continue;
-      const int factor =
-          factor_of(rule.operands[o][static_cast<size_t>(operands[o].cut)]);
-      const bool divides =
-          factor >= 0 &&
-          rule.factors[static_cast<size_t>(factor)].size % plan_.ranks == 0;
-      if (!divides) {
+      const int factor = factor_of(nth(rule.operands[o], operands[o].cut));
+      if (factor < 0 || nth(rule.factors, factor).size % plan_.ranks != 0) {
         return fault(true, node.result, node.operands[o],
                      "its shards split heads, or other pieces that the "
                      "operation needs whole");
@@ -471,9 +468,10 @@ class HookedWalker {
       const auto& dims = rule.operands[o];
       for (size_t d = 0; d < dims.size(); ++d) {
         if (!contains(dims[d], cut)) continue;
-        const bool is_cut =
-            operands[o].cut == static_cast<int>(d) && factor_of(dims[d]) == cut;
-        if (is_cut) continue;
+        if (operands[o].cut == static_cast<int>(d) &&
+            factor_of(dims[d]) == cut) {
+          continue;
+        }
         if (value(node.operands[o]).is_weight &&
             experts_of(n).task == Task::OwnExperts) {
           return fault(
@@ -506,10 +504,8 @@ class HookedWalker {
     if (!weight) return true;
     const ValueId v = node.operands[*weight];
     if (plan_.hook[v].input_layout != HookLayout::AsIs) return true;
-    result_.fault = HookedFault{
-        true, node.result, v,
-        "its other operand is a DTensor, and no style makes it one"};
-    return false;
+    return fault(true, node.result, v,
+                 "its other operand is a DTensor, and no style makes it one");
   }
 
   // Marks results that are parts of a sum: only operations that are linear in
@@ -525,13 +521,12 @@ class HookedWalker {
                 (parts == 1 && node.op->linearity != Linearity::None))) {
       return true;
     }
-    const auto one = std::ranges::find_if(operands, &HookedLayout::partial);
-    const auto o = static_cast<size_t>(one - operands.begin());
-    if (parts == 1 && node.op->linearity == Linearity::Multilinear &&
-        is_linear_in(*node.op, static_cast<int>(o))) {
+    const auto first = std::ranges::find_if(operands, &HookedLayout::partial) -
+                       operands.begin();
+    if (parts == 1 && is_linear_in(*node.op, static_cast<int>(first))) {
       return true;
     }
-    return fault(false, node.result, node.operands[o],
+    return fault(false, node.result, nth(node.operands, first),
                  "each device holds only a partial sum of it");
   }
 
@@ -539,7 +534,7 @@ class HookedWalker {
   bool place(const GraphNode& node, int cut, const HookedLayout& from,
              HookedLayout& result) {
     const ShardingRule& rule = node.rule;
-    const FactorKind kind = rule.factors[static_cast<size_t>(cut)].kind;
+    const FactorKind kind = nth(rule.factors, cut).kind;
     for (size_t d = 0; d < rule.result.size(); ++d) {
       if (!contains(rule.result[d], cut)) continue;
       if (kind == FactorKind::Whole || factor_of(rule.result[d]) != cut) {
@@ -552,8 +547,14 @@ class HookedWalker {
                       (node.op->is_product || node.op->is_sum ||
                        (node.op->is_lookup && adds_up_lookups(node)) ||
                        node.op->exchange == TokenExchange::FromExperts);
-    if (!sums) return halved(node, from, result);
-    result.partial = true;
+    if (sums) {
+      result.partial = true;
+    } else if (node.op->is_slice && from.packed) {
+      // One of two parts that are side by side, each of them sharded.
+      result.cut = from.cut;
+    } else {
+      return splits_operand(node);
+    }
     result.packed = false;
     return true;
   }
@@ -564,17 +565,6 @@ class HookedWalker {
     return gives == HookLayout::Whole || gives == HookLayout::Tokens;
   }
 
-  // Sets the layout of one of two parts that are side by side, each of them
-  // sharded.
-  bool halved(const GraphNode& node, const HookedLayout& from,
-              HookedLayout& result) {
-    if (node.op->is_slice && from.packed) {
-      result.cut = from.cut;
-      result.packed = false;
-      return true;
-    }
-    return splits_operand(node);
-  }
   bool splits_operand(const GraphNode& node) {
     return fault(
         false, node.result, node.operands.front(),

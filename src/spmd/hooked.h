@@ -81,11 +81,11 @@ struct HookedFault {
 };
 
 struct HookedWalk {
-  std::optional<HookedFault> fault;  // the first fault of the forward pass
+  std::optional<HookedFault> fault = {};  // the first of the forward pass
   // The first value with a wrong gradient, if the forward pass is right.
-  std::optional<HookedFault> gradient;
-  std::string unknown;  // why the walk has no answer; "" if it has one
-  PerValue<HookedLayout> layouts;  // only if nothing is wrong or unknown
+  std::optional<HookedFault> gradient = {};
+  std::string unknown = {};  // why the walk has no answer; "" if it has one
+  PerValue<HookedLayout> layouts = {};  // only if nothing is wrong or unknown
 
   bool is_right() const { return !fault && unknown.empty(); }
 };

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Finds the hooks of a graph's parameters by the rules of a plan.
 #include "spmd/hooked_plan.h"
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/checked.h"
 #include "base/text.h"
 #include "base/words.h"
 #include "core/views.h"
@@ -26,12 +28,6 @@ constexpr std::string_view kSomeParameter = ".hooked";
 
 constexpr ModuleHook kNone = {.task = ModuleHook::Task::None};
 
-HookedWalk unknown(std::string why) {
-  HookedWalk walk;
-  walk.unknown = std::move(why);
-  return walk;
-}
-
 class HooksOfPlan {
  public:
   HooksOfPlan(const Graph& graph, const Manifest& manifest, const Plan& plan,
@@ -46,9 +42,7 @@ class HooksOfPlan {
     const size_t values = graph_.values.size();
     hooked_.ranks = plan_.mesh.size_of(plan_.hook_axis);
     if (hooked_.ranks == 1) {
-      HookedWalk alone;
-      alone.layouts.resize(values);
-      return alone;
+      return {.layouts = PerValue<HookedLayout>(values)};
     }
     hooked_.cut.assign(values, -1);
     hooked_.packed.assign(values, false);
@@ -68,8 +62,8 @@ class HooksOfPlan {
         if (!contains(placement.spec.dims[d], plan_.hook_axis)) continue;
         hooked_.cut[v] = static_cast<int>(d);
         if (value.shape[d] % hooked_.ranks == 0) continue;
-        return unknown(in_backticks(value.parameter) +
-                       " does not divide into equal parts");
+        return {.unknown = in_backticks(value.parameter) +
+                           " does not divide into equal parts"};
       }
       if (placement.rule > 0) apply_rule(v, placement.rule);
     }
@@ -86,26 +80,28 @@ class HooksOfPlan {
   const ModuleHook& hook_of_module(std::string_view module) {
     auto known = modules_.find(module);
     if (known == modules_.end()) {
-      const int rule =
-          rule_of_(std::string(module) + std::string(kSomeParameter));
-      known = modules_.emplace(module, rule == 0 ? kNone : hook_of_rule(rule))
+      const int rule = rule_below(module, kSomeParameter);
+      known = modules_.emplace(module, rule == 0 ? kNone : rule_at(rule).hook)
                   .first;
     }
     return known->second;
   }
-  const ModuleHook& hook_of_rule(int number) const {
-    return plan_.rules[static_cast<size_t>(number) - 1].hook;
+  int rule_below(std::string_view module, std::string_view name) const {
+    return rule_of_(std::string(module) + std::string(name));
+  }
+  const PlanRule& rule_at(int number) const {
+    return nth(plan_.rules, number - 1);
   }
 
   static std::optional<std::string_view> experts_module(
       std::string_view parameter) {
     const size_t at = parameter.find(kExperts);
-    if (at == std::string_view::npos) return std::nullopt;
+    if (at == parameter.npos) return std::nullopt;
     return parameter.substr(0, at + kExperts.size() - 1);
   }
   static std::string_view module_of(std::string_view name) {
     const size_t dot = name.rfind('.');
-    return name.substr(0, dot == std::string_view::npos ? 0 : dot);
+    return name.substr(0, dot == name.npos ? 0 : dot);
   }
 
   static bool reads_shards(const ModuleHook& hook) {
@@ -118,26 +114,23 @@ class HooksOfPlan {
     const std::string& name = graph_.values[v].parameter;
     const auto experts = experts_module(name);
     const std::string_view module = experts.value_or(module_of(name));
-    hooked_.packed[v] = plan_.rules[static_cast<size_t>(rule) - 1].shards_parts;
+    hooked_.packed[v] = rule_at(rule).shards_parts;
     // An entry for the parameter itself only shards it.
     const bool is_own_entry =
-        !plan_.rules[static_cast<size_t>(rule) - 1].deal.empty() ||
-        rule_of_(name + std::string(kSomeParameter)) == rule ||
-        (experts &&
-         (rule_of_(std::string(*experts) + ".gate_up_proj") == rule ||
-          rule_of_(std::string(*experts) + ".down_proj") == rule));
+        !rule_at(rule).deal.empty() ||
+        rule_below(name, kSomeParameter) == rule ||
+        (experts && (rule_below(module, ".gate_up_proj") == rule ||
+                     rule_below(module, ".down_proj") == rule));
     if (is_own_entry) {
       hooked_.stray[v] =
           hooked_.cut[v] >= 0 && !reads_shards(hook_of_module(module));
-    } else if (experts && rule_of_(std::string(*experts) +
-                                   std::string(kSomeParameter)) == rule) {
-      // The module's own entry leaves the parameter whole.
-    } else if (experts) {
-      // Experts are modules of their own, as before transformers 5: how often
-      // their hooks run depends on the tokens.
+    } else if (!experts) {
+      hooked_.hook[v] = rule_at(rule).hook;
+    } else if (rule_below(module, kSomeParameter) != rule) {
+      // Unless the module's own entry leaves the parameter whole, experts are
+      // modules of their own, as before transformers 5: how often their hooks
+      // run depends on the tokens.
       modules_[std::string(module)] = ModuleHook();
-    } else {
-      hooked_.hook[v] = hook_of_rule(rule);
     }
     add_containers(v, module);
   }
@@ -170,8 +163,7 @@ class HooksOfPlan {
     if (!value.is_weight) return std::nullopt;
     if (value.kind == Value::Kind::Parameter) {
       const auto module = experts_module(value.parameter);
-      if (!module) return std::nullopt;
-      return hook_of_module(*module);
+      return module ? std::optional(hook_of_module(*module)) : std::nullopt;
     }
     for (const ValueId each : graph_.nodes[value.node].operands) {
       if (const auto hook = hook_around(each)) return hook;
@@ -193,7 +185,7 @@ class HooksOfPlan {
 HookedWalk walk_hooks(const Graph& graph, const Manifest& manifest,
                       const Plan& plan, const FindRule& rule_of) {
   if (plan.hook_axis.empty()) {
-    return unknown("the plan does not name styles over one axis");
+    return {.unknown = "the plan does not name styles over one axis"};
   }
   return HooksOfPlan(graph, manifest, plan, rule_of).walk();
 }
@@ -249,7 +241,7 @@ bool use_hook_layouts(const Graph& graph, const Mesh& mesh,
       break;
     }
     if (hooked.cut >= 0) {
-      AxisNames& axes = layout.spec.dims[static_cast<size_t>(hooked.cut)];
+      AxisNames& axes = nth(layout.spec.dims, hooked.cut);
       if (!axes.empty()) return false;
       if (mesh.size_of(axis) > 1) axes = {axis};
     }

@@ -52,11 +52,16 @@ Shape local_shape(const Mesh& mesh, const Layout& layout, const Shape& shape);
 // sizes: ceil(rows / parts) each while there are rows. Empty if all parts are
 // equal.
 AxisNames uneven_axes(const Mesh& mesh, const AxisNames& axes, int64_t size);
+// Returns whether no dimension has uneven axes.
+bool is_even(const Mesh& mesh, const Layout& layout, const Shape& shape);
 // Returns the layout without its uneven axes, or unchanged if it has none.
 Layout without_uneven(const Mesh& mesh, Layout layout, const Shape& shape);
 // Returns every axis that shards a dimension or along which partial sums are
 // held.
 AxisNames axes_in_use(const Layout& layout);
+// Returns whether all of `some`, or any of them, are among the axes.
+bool contains_all(const AxisNames& axes, const AxisNames& some);
+bool contains_any(const AxisNames& axes, const AxisNames& some);
 // Returns whether `from` is partial over every axis that `to` is partial over.
 bool covers(const Layout& from, const Layout& to);
 // Returns the axes in the order of the mesh, major to minor.
@@ -124,7 +129,7 @@ struct ReshardStep {
 };
 
 struct Reshard {
-  std::vector<ReshardStep> steps;
+  std::vector<ReshardStep> steps = {};
   // Bytes that a device sends, in float32. A run in another type moves other
   // bytes, but a common factor changes no choice.
   double bytes = 0;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Writes the instructions of a program, and joins products with collectives.
 #include "spmd/partition.h"
 
 #include <algorithm>
@@ -13,6 +14,116 @@
 
 namespace shardplan {
 namespace {
+
+// Collective matmuls: products interleaved with the collective that feeds or
+// drains them, one chunk at a time (Wang et al., "Overlap Communication with
+// Dependent Computation via Decomposition", ASPLOS 2023; xlstm's TPAsyncDense).
+
+// Returns whether an instruction is a product that may be joined. Under
+// shard_map, a device waits for everything that its own code reads.
+bool is_product(const Program& program, const Instruction& instruction) {
+  if (instruction.kind != Instruction::Kind::Compute ||
+      instruction.overlap != Overlap::Off) {
+    return false;
+  }
+  const GraphNode& node = program.graph->nodes[instruction.node];
+  return node.op->is_product && !node.shard_map;
+}
+
+bool is_constraint(const Program& program, const Instruction& instruction) {
+  return instruction.kind == Instruction::Kind::Compute &&
+         program.graph->nodes[instruction.node].op->is_constraint;
+}
+
+// Returns whether an instruction gathers parts without padding. Others cannot
+// be joined with a product: the padding would have to be removed between the
+// steps.
+bool is_even_gather(const Program& program, const Instruction& instruction) {
+  if (instruction.kind != Instruction::Kind::Collective ||
+      instruction.collective != CollectiveKind::AllGather) {
+    return false;
+  }
+  const auto rows = [&](RegisterId number) {
+    return nth(program.registers[number].local_shape, instruction.dim);
+  };
+  return rows(instruction.operands[0]) *
+             shard_count(program.mesh, instruction.axes) ==
+         rows(instruction.result);
+}
+
+// Counts how often every register is read, outputs included.
+PerRegister<int> count_reads(const Program& program) {
+  PerRegister<int> reads(program.registers.size());
+  for (const Instruction& instruction : program.instructions) {
+    for (const RegisterId number : instruction.operands) ++reads[number];
+  }
+  for (const RegisterId number : program.outputs) ++reads[number];
+  return reads;
+}
+
+void join(Instruction& product, const Instruction& collective, Overlap overlap,
+          std::optional<size_t> operand) {
+  product.overlap = overlap;
+  product.overlapped = operand;
+  product.collective = collective.collective;
+  product.axes = collective.axes;
+  product.dim = collective.dim;
+  product.cause = collective.cause;
+  product.rematerializes = collective.rematerializes;
+  product.algorithm = &overlap_algorithm(overlap);
+}
+
+// Joins an einsum with an all-gather that only it reads, or with a
+// reduce-scatter of sums that only it feeds. An einsum is joined with at most
+// one of them, its all-gather first. With Overlap::Off, changes nothing.
+void overlap_products(Program& program, Overlap overlap) {
+  if (overlap == Overlap::Off) return;
+  const PerRegister<int> reads = count_reads(program);
+  PerRegister<Instruction*> maker(program.registers.size());
+  PerInstruction<bool> joined(program.instructions.size());
+  for (const InstructionId i : program.instructions.ids()) {
+    Instruction& at = program.instructions[i];
+    if (is_product(program, at)) {
+      for (size_t o = 0; o < at.operands.size(); ++o) {
+        // The gathered value may pass through constraints, which change
+        // nothing.
+        std::vector<Instruction*> path;
+        for (RegisterId number = at.operands[o];
+             reads[number] == 1 && maker[number] != nullptr;
+             number = path.back()->operands[0]) {
+          path.push_back(maker[number]);
+          if (!is_constraint(program, *path.back())) break;
+        }
+        if (path.empty() || !is_even_gather(program, *path.back())) continue;
+        join(at, *path.back(), overlap, o);
+        at.operands[o] = path.back()->operands[0];
+        for (const Instruction* step : path) {
+          joined[program.instructions.id_of(*step)] = true;
+        }
+        break;
+      }
+    } else if (at.kind == Instruction::Kind::Collective &&
+               at.collective == CollectiveKind::ReduceScatter &&
+               at.reduction == Reduction::Sum) {
+      const RegisterId number = at.operands[0];
+      Instruction* product = maker[number];
+      if (reads[number] == 1 && product != nullptr &&
+          is_product(program, *product)) {
+        join(*product, at, overlap, std::nullopt);
+        product->result = at.result;
+        maker[at.result] = product;
+        joined[i] = true;
+        continue;
+      }
+    }
+    maker[at.result] = &at;
+  }
+  PerInstruction<Instruction> kept;
+  for (const InstructionId i : joined.ids()) {
+    if (!joined[i]) kept.push_back(std::move(program.instructions[i]));
+  }
+  program.instructions = std::move(kept);
+}
 
 class Partitioner {
  public:
@@ -34,11 +145,9 @@ class Partitioner {
     for (const ValueId v : graph_.values.ids()) {
       if (graph_.values[v].kind == Value::Kind::Result) continue;
       SHARDPLAN_CHECK(wanted_[v].has_value());
-      Instruction load;
-      load.kind = Instruction::Kind::Load;
-      emit(load, v, *wanted_[v]);
+      emit({.kind = Instruction::Kind::Load}, v, *wanted_[v]);
       program_.layouts[v] = *wanted_[v];
-      is_uneven_[v] = !is_even(*wanted_[v], v);
+      is_uneven_[v] = !is_even(program_.mesh, *wanted_[v], shape_of(v));
     }
     for (const NodeId n : graph_.nodes.ids()) place(n);
     for (const ValueId value : graph_.outputs) output(value);
@@ -72,12 +181,9 @@ class Partitioner {
                           shape_of(value));
   }
 
-  bool is_even(const Layout& layout, ValueId value) const {
-    return without_uneven(program_.mesh, layout, shape_of(value)) == layout;
-  }
-
   bool can_read(const Layout& layout, ValueId value) const {
-    return !is_uneven_[value] || is_even(layout, value);
+    return !is_uneven_[value] ||
+           is_even(program_.mesh, layout, shape_of(value));
   }
 
   // Gathers a weight whose shards differ in size, once, for a node.
@@ -89,39 +195,42 @@ class Partitioner {
       AxisNames& axes = layout.spec.dims[dim];
       const AxisNames& kept = even.spec.dims[dim];
       if (axes == kept) continue;
-      Instruction gather;
-      gather.kind = Instruction::Kind::Collective;
-      gather.node = node;
-      gather.operands = {versions_[value].back()};
-      gather.axes = {axes.begin() + std::ssize(kept), axes.end()};
-      gather.dim = static_cast<int>(dim);
-      gather.cause = Cause::WeightUse;
-      gather.algorithm = &algorithm_for(gather.collective,
-                                        ranks_along(program_.mesh, gather.axes),
-                                        options_.algorithm);
+      Instruction gather{.kind = Instruction::Kind::Collective,
+                         .operands = {versions_[value].back()},
+                         .node = node,
+                         .axes = {axes.begin() + std::ssize(kept), axes.end()},
+                         .dim = static_cast<int>(dim),
+                         .cause = Cause::WeightUse};
+      set_algorithm(gather);
       axes = kept;
-      emit(gather, value, layout);
+      emit(std::move(gather), value, layout);
     }
   }
 
+  void set_algorithm(Instruction& collective) const {
+    collective.algorithm = &algorithm_for(
+        collective.collective, ranks_along(program_.mesh, collective.axes),
+        options_.algorithm);
+  }
+
   std::vector<OperandChoice> operands_of(const GraphNode& node) const {
-    const bool keeps_batch =
-        node.op->exchange != TokenExchange::None ||
-        std::any_of(node.operands.begin(), node.operands.end(),
-                    [&](ValueId v) { return graph_.values[v].is_weight; });
+    const bool keeps_batch = node.op->exchange != TokenExchange::None ||
+                             std::ranges::any_of(node.operands, [&](ValueId v) {
+                               return graph_.values[v].is_weight;
+                             });
     std::vector<OperandChoice> operands;
     for (const ValueId v : node.operands) {
-      OperandChoice& operand = operands.emplace_back();
-      operand.shape = &graph_.values[v].shape;
-      operand.is_weight = graph_.values[v].is_weight;
-      operand.available.push_back(readable(v));
+      operands.push_back({&shape_of(v),
+                          {readable(v)},
+                          batch_dims_[v],
+                          graph_.values[v].is_weight});
+      OperandChoice& operand = operands.back();
       for (const RegisterId number : versions_[v]) {
         const Layout& layout = layout_of_register(number);
-        if (!(layout == operand.available[0]) && can_read(layout, v)) {
+        if (layout != operand.available[0] && can_read(layout, v)) {
           operand.available.push_back(layout);
         }
       }
-      operand.batch = batch_dims_[v];
       if (!keeps_batch) operand.batch.assign(operand.batch.size(), false);
     }
     return operands;
@@ -151,20 +260,18 @@ class Partitioner {
                : choose(program_.mesh, node, operands_of(node),
                         graph_.values[result].shape, wanted_[result],
                         suggested_[result], reshards_);
-    Instruction compute;
-    compute.node = number;
-    compute.factor_axes = choice.factors;
+    Instruction compute{.node = number, .factor_axes = choice.factors};
     for (size_t i = 0; i < node.operands.size(); ++i) {
       compute.operands.push_back(materialize(node.operands[i],
                                              choice.operands[i], number,
                                              mapped ? nullptr : &choice));
     }
-    emit(compute, node.result, choice.result);
+    emit(std::move(compute), result, choice.result);
     program_.layouts[result] = choice.result;
     if (wanted_[result]) {
       // A declared layout is final: nothing reads the value as it was before.
       versions_[result] = {
-          materialize(node.result, *wanted_[result], number, nullptr)};
+          materialize(result, *wanted_[result], number, nullptr)};
       program_.layouts[result] = *wanted_[result];
     }
   }
@@ -189,26 +296,24 @@ class Partitioner {
     SHARDPLAN_CHECK(nearest != nullptr);
     const Layout held = layout_of_register(from);
     for (const ReshardStep& step : nearest->steps) {
-      Instruction move;
-      move.kind =
-          step.slice ? Instruction::Kind::Slice : Instruction::Kind::Collective;
-      move.node = node;
-      move.operands = {from};
-      move.collective = step.kind;
-      move.axes = step.axes;
-      move.dim = step.dim;
-      move.grown = step.grown;
-      move.reduction = layout_of_register(from).reduction;
-      move.cause = exchanges_tokens(value, step, node)
+      Instruction move{
+          .kind = step.slice ? Instruction::Kind::Slice
+                             : Instruction::Kind::Collective,
+          .operands = {from},
+          .node = node,
+          .collective = step.kind,
+          .axes = step.axes,
+          .dim = step.dim,
+          .grown = step.grown,
+          .reduction = layout_of_register(from).reduction,
+          .cause = exchanges_tokens(value, step, node)
                        ? Cause::Experts
-                       : cause_of(value, step, choice);
-      move.rematerializes = rematerializes(value, held, step.after, layout);
+                       : cause_of(value, step, choice),
+          .rematerializes = rematerializes(value, held, step.after, layout)};
       if (!step.slice && step.kind != CollectiveKind::Permute) {
-        move.algorithm =
-            &algorithm_for(step.kind, ranks_along(program_.mesh, step.axes),
-                           options_.algorithm);
+        set_algorithm(move);
       }
-      from = emit(move, value, step.after);
+      from = emit(std::move(move), value, step.after);
     }
     return from;
   }
@@ -257,11 +362,8 @@ class Partitioner {
     if (!graph_.values[value].is_weight) return unnamed();
     // A weight is gathered for use if the axes that it gives up are the
     // batch's.
-    const bool all = std::all_of(step.axes.begin(), step.axes.end(),
-                                 [&](const AxisName& axis) {
-                                   return contains(choice->batch_axes, axis);
-                                 });
-    return all ? Cause::WeightUse : unnamed();
+    return contains_all(choice->batch_axes, step.axes) ? Cause::WeightUse
+                                                       : unnamed();
   }
 
   void output(ValueId v) {
@@ -298,67 +400,6 @@ Program partition(const Graph& graph, const Mesh& mesh,
   return Partitioner(graph, mesh, wanted, options).run();
 }
 
-namespace {
-
-// Returns whether an instruction is a product that may be joined. Under
-// shard_map, a device waits for everything that its own code reads.
-bool is_product(const Program& program, const Instruction& instruction) {
-  if (instruction.kind != Instruction::Kind::Compute ||
-      instruction.overlap != Overlap::Off) {
-    return false;
-  }
-  const GraphNode& node = program.graph->nodes[instruction.node];
-  return node.op->is_product && !node.shard_map;
-}
-
-bool is_constraint(const Program& program, const Instruction& instruction) {
-  return instruction.kind == Instruction::Kind::Compute &&
-         program.graph->nodes[instruction.node].op->is_constraint;
-}
-
-// Returns whether an instruction gathers parts without padding. Others cannot
-// be joined with a product: the padding would have to be removed between the
-// steps.
-bool is_even_gather(const Program& program, const Instruction& instruction) {
-  if (instruction.kind != Instruction::Kind::Collective ||
-      instruction.collective != CollectiveKind::AllGather) {
-    return false;
-  }
-  const auto rows = [&](RegisterId number) {
-    return program.registers[number]
-        .local_shape[static_cast<size_t>(instruction.dim)];
-  };
-  return rows(instruction.operands[0]) *
-             shard_count(program.mesh, instruction.axes) ==
-         rows(instruction.result);
-}
-
-// Counts how often every register is read, outputs included.
-PerRegister<int> count_reads(const Program& program) {
-  PerRegister<int> reads(program.registers.size());
-  for (const Instruction& instruction : program.instructions) {
-    for (const RegisterId number : instruction.operands) {
-      ++reads[number];
-    }
-  }
-  for (const RegisterId number : program.outputs) ++reads[number];
-  return reads;
-}
-
-void join(Instruction& product, const Instruction& collective, Overlap overlap,
-          std::optional<size_t> operand) {
-  product.overlap = overlap;
-  product.overlapped = operand;
-  product.collective = collective.collective;
-  product.axes = collective.axes;
-  product.dim = collective.dim;
-  product.cause = collective.cause;
-  product.rematerializes = collective.rematerializes;
-  product.algorithm = &overlap_algorithm(overlap);
-}
-
-}  // namespace
-
 const Algorithm& overlap_algorithm(Overlap overlap) {
   const Algorithm* algorithm =
       find_algorithm(overlap == Overlap::Ring            ? "ring"
@@ -366,55 +407,6 @@ const Algorithm& overlap_algorithm(Overlap overlap) {
                                                          : "split-ring");
   SHARDPLAN_CHECK(overlap != Overlap::Off && algorithm != nullptr);
   return *algorithm;
-}
-
-void overlap_products(Program& program, Overlap overlap) {
-  if (overlap == Overlap::Off) return;
-  const PerRegister<int> reads = count_reads(program);
-  PerRegister<Instruction*> maker(program.registers.size());
-  PerInstruction<bool> joined(program.instructions.size());
-  for (const InstructionId i : program.instructions.ids()) {
-    Instruction& at = program.instructions[i];
-    if (is_product(program, at)) {
-      for (size_t o = 0; o < at.operands.size(); ++o) {
-        // The gathered value may pass through constraints, which change
-        // nothing.
-        std::vector<Instruction*> path;
-        for (RegisterId number = at.operands[o];
-             reads[number] == 1 && maker[number] != nullptr;
-             number = path.back()->operands[0]) {
-          path.push_back(maker[number]);
-          if (!is_constraint(program, *path.back())) break;
-        }
-        if (path.empty() || !is_even_gather(program, *path.back())) continue;
-        join(at, *path.back(), overlap, o);
-        at.operands[o] = path.back()->operands[0];
-        for (const Instruction* step : path) {
-          joined[program.instructions.id_of(*step)] = true;
-        }
-        break;
-      }
-    } else if (at.kind == Instruction::Kind::Collective &&
-               at.collective == CollectiveKind::ReduceScatter &&
-               at.reduction == Reduction::Sum) {
-      const RegisterId number = at.operands[0];
-      Instruction* product = maker[number];
-      if (reads[number] == 1 && product != nullptr &&
-          is_product(program, *product)) {
-        join(*product, at, overlap, std::nullopt);
-        product->result = at.result;
-        maker[at.result] = product;
-        joined[i] = true;
-        continue;
-      }
-    }
-    maker[at.result] = &at;
-  }
-  PerInstruction<Instruction> kept;
-  for (const InstructionId i : joined.ids()) {
-    if (!joined[i]) kept.push_back(std::move(program.instructions[i]));
-  }
-  program.instructions = std::move(kept);
 }
 
 }  // namespace shardplan

@@ -35,15 +35,6 @@ using WantedLayouts = PerValue<std::optional<Layout>>;
 Program partition(const Graph& graph, const Mesh& mesh,
                   const WantedLayouts& wanted, const PartitionOptions& options);
 
-// Collective matmuls: products interleaved with the collective that feeds or
-// drains them, one chunk at a time (Wang et al., "Overlap Communication with
-// Dependent Computation via Decomposition", ASPLOS 2023; xlstm's TPAsyncDense).
-
-// Joins an einsum with an all-gather that only it reads, or with a
-// reduce-scatter of sums that only it feeds. An einsum is joined with at most
-// one of them, its all-gather first. With Overlap::Off, changes nothing.
-void overlap_products(Program& program, Overlap overlap);
-
 // Returns the algorithm whose transfers an overlap makes: "ring",
 // "bidirectional-ring" or "split-ring". REQUIRES: not Off.
 const Algorithm& overlap_algorithm(Overlap overlap);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Answers questions about instructions, in the axes that users know.
 #include "spmd/program.h"
 
 #include <algorithm>
@@ -15,13 +16,6 @@ bool is_of_experts(const Graph& graph, NodeId node) {
   });
 }
 
-// Returns the name of the view that reports use: experts are sharded in a view
-// of their own, everything else on the mesh itself.
-std::string_view view_for(const Program& program, bool of_experts) {
-  const std::vector<MeshView>& views = program.mesh.views();
-  return views[of_experts && views.size() > 1 ? 1 : 0].name;
-}
-
 }  // namespace
 
 std::vector<int> permute_sources(const Program& program,
@@ -34,9 +28,13 @@ std::vector<int> permute_sources(const Program& program,
 
 AxisNames reported_axes(const Program& program, const AxisNames& axes,
                         NodeId node) {
-  if (program.mesh.views().empty()) return axes;
-  const bool of_experts = node && is_of_experts(*program.graph, node);
-  return joined_axes(program.mesh, axes, view_for(program, of_experts));
+  const std::vector<MeshView>& views = program.mesh.views();
+  if (views.empty()) return axes;
+  // Experts are sharded in a view of their own, everything else on the mesh
+  // itself.
+  const bool of_experts =
+      views.size() > 1 && node && is_of_experts(*program.graph, node);
+  return joined_axes(program.mesh, axes, views[of_experts ? 1 : 0].name);
 }
 
 Layout reported_layout(const Program& program, Layout layout, ValueId value) {

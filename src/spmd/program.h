@@ -52,16 +52,16 @@ struct Instruction {
     Collective,  // runs `collective` over `axes`
   };
   Kind kind = Kind::Compute;
-  RegisterId result;
-  std::vector<RegisterId> operands;
-  NodeId node;  // Compute: the operation; else its reader; none: an output
+  RegisterId result = {};
+  std::vector<RegisterId> operands = {};
+  NodeId node = {};  // Compute: the operation; else its reader; none: an output
 
   // Compute: the axes of every factor of the node.
-  std::vector<AxisNames> factor_axes;
+  std::vector<AxisNames> factor_axes = {};
 
   // Only for Slice and Collective.
   CollectiveKind collective = CollectiveKind::AllGather;
-  AxisNames axes;  // major to minor: the order of ranks
+  AxisNames axes = {};  // major to minor: the order of ranks
   // The dimension that an all-gather grows, that a reduce-scatter or slice
   // shrinks, or that an all-to-all cuts while it grows `grown`.
   int dim = 0;
@@ -70,7 +70,7 @@ struct Instruction {
   const Algorithm* algorithm = nullptr;  // null for permute
   // Permute: the device whose shard each device gets; empty: as the layouts
   // imply.
-  std::vector<int> sources;
+  std::vector<int> sources = {};
   Cause cause = Cause::Implicit;
   // The step leaves devices with more of the value than they hold before and
   // after the whole conversion.
@@ -80,7 +80,7 @@ struct Instruction {
   // `overlapped` or a reduce-scatter of the result: it multiplies one chunk
   // while the next one is sent. `dim` and `axes` are those of the collective.
   Overlap overlap = Overlap::Off;
-  std::optional<size_t> overlapped;
+  std::optional<size_t> overlapped = {};
 };
 
 struct Program {

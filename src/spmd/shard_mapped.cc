@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+// Finds what each device reads and leaves, and checks that it can.
 #include "spmd/shard_mapped.h"
 
-#include <algorithm>
 #include <string>
 
+#include "base/checked.h"
 #include "base/text.h"
 #include "base/words.h"
 #include "core/views.h"
@@ -24,47 +25,43 @@ Shape own_shape(const Mesh& mesh, const PartitionSpec& spec, Shape shape) {
   return shape;
 }
 
-class Checker {
- public:
-  Checker(const Graph& graph, const Mesh& mesh, const AxisNames& declared,
-          Diagnostics& diags)
-      : graph_(graph), mesh_(mesh), declared_(declared), diags_(diags) {}
+struct Checker {
+  const Graph& graph;
+  const Mesh& mesh;
+  const AxisNames& declared;
+  Diagnostics& diags;
 
   bool check(const GraphNode& node) {
     return axes_are_known(node) && operands_can_be_cut(node) &&
            result_fits(node);
   }
 
- private:
   // "`y` (einsum)"
-  static std::string named(const Graph& graph, const GraphNode& node) {
+  std::string named(const GraphNode& node) const {
     return "`" + graph.values[node.result].name + "` (" + node.label + ")";
-  }
-
-  bool is_known(const AxisName& axis) const {
-    return mesh_.find(axis).has_value() || contains(declared_, axis);
   }
 
   bool axes_are_known(const GraphNode& node) {
     AxisNames unknown;
     const auto look = [&](const AxisNames& axes) {
       for (const AxisName& axis : axes) {
-        if (!is_known(axis) && !contains(unknown, axis)) {
+        if (!mesh.find(axis) && !contains(declared, axis) &&
+            !contains(unknown, axis)) {
           unknown.push_back(axis);
         }
       }
     };
     for (const PartitionSpec& spec : node.shard_map->in_specs) {
-      for (const AxisNames& axes : spec.dims) look(axes);
+      look(axes_in(spec));
     }
-    for (const AxisNames& axes : node.shard_map->out_spec.dims) look(axes);
+    look(axes_in(node.shard_map->out_spec));
     look(node.shard_map->psum);
     for (const AxisName& axis : unknown) {
-      diags_
+      diags
           .error(Code::InvalidGraph, node.where,
-                 "the `shard_map` of " + named(graph_, node) + " names axis " +
+                 "the `shard_map` of " + named(node) + " names axis " +
                      in_backticks(axis) + ", which the mesh does not have")
-          .fact("the mesh is " + mesh_text(mesh_))
+          .fact("the mesh is " + mesh_text(mesh))
           .help(
               "name axes of the mesh, or declare it under `axes:` in the rules "
               "to give it size 1");
@@ -75,12 +72,10 @@ class Checker {
   bool operands_can_be_cut(const GraphNode& node) {
     bool fine = true;
     for (size_t i = 0; i < node.operands.size(); ++i) {
-      const Value& operand = graph_.values[node.operands[i]];
-      const PartitionSpec& spec = node.shard_map->in_specs[i];
-      for (size_t dim = 0; dim < operand.shape.size(); ++dim) {
-        const int64_t cuts = cuts_of(mesh_, spec, dim);
-        if (operand.shape[dim] % cuts == 0) continue;
-        fine &= uneven(node, i, dim, cuts);
+      const Shape& shape = graph.values[node.operands[i]].shape;
+      for (size_t dim = 0; dim < shape.size(); ++dim) {
+        const int64_t cuts = cuts_of(mesh, node.shard_map->in_specs[i], dim);
+        if (shape[dim] % cuts != 0) fine &= uneven(node, i, dim, cuts);
       }
     }
     return fine;
@@ -88,29 +83,29 @@ class Checker {
 
   // Reports that rows are left over; returns false if there is nothing to run.
   bool uneven(const GraphNode& node, size_t operand, size_t dim, int64_t cuts) {
-    const Value& value = graph_.values[node.operands[operand]];
+    const Value& value = graph.values[node.operands[operand]];
     const int64_t size = value.shape[dim];
     const std::string what = "dimension " + std::to_string(dim) + " of `" +
                              value.name + "` " + shape_text(value.shape);
     const bool one_factor = node.rule.operands[operand][dim].size() == 1;
     if (size < cuts || !one_factor) {
-      diags_
+      diags
           .error(Code::InvalidGraph, node.where,
                  what + " cannot be split into " + std::to_string(cuts))
-          .fact("the `shard_map` of " + named(graph_, node) + " shards it as " +
+          .fact("the `shard_map` of " + named(node) + " shards it as " +
                 spec_text(node.shard_map->in_specs[operand]) + " on " +
-                mesh_text(mesh_))
+                mesh_text(mesh))
           .help(
               "use fewer devices along these axes, or repeat rows, so that "
               "every device gets some");
       return false;
     }
-    diags_
+    diags
         .report(Code::IndivisibleDimension, node.where,
                 what + " is split into " + std::to_string(cuts) + ": " +
                     plural(size % cuts, "row") + " at the end " +
                     (size % cuts == 1 ? "is" : "are") + " on no device")
-        .fact("the `shard_map` of " + named(graph_, node) + " shards it as " +
+        .fact("the `shard_map` of " + named(node) + " shards it as " +
               spec_text(node.shard_map->in_specs[operand]) +
               ": every device gets " + std::to_string(size / cuts))
         .help("pad it to " + std::to_string((size / cuts + 1) * cuts));
@@ -120,14 +115,14 @@ class Checker {
   bool result_fits(const GraphNode& node) {
     std::vector<Shape> local;
     for (size_t i = 0; i < node.operands.size(); ++i) {
-      local.push_back(own_shape(mesh_, node.shard_map->in_specs[i],
-                                graph_.values[node.operands[i]].shape));
+      local.push_back(own_shape(mesh, node.shard_map->in_specs[i],
+                                graph.values[node.operands[i]].shape));
     }
     const auto attributes = mapped_attributes(node, local);
     if (!attributes) {
-      diags_
+      diags
           .error(Code::InvalidGraph, node.where,
-                 named(graph_, node) +
+                 named(node) +
                      " does not read a whole number of rows of a device's " +
                      shape_text(local[0]))
           .help(
@@ -135,35 +130,30 @@ class Checker {
               "them");
       return false;
     }
-    const auto made = node.op->infer(local, *attributes, node.where, diags_);
+    const auto made = node.op->infer(local, *attributes, node.where, diags);
     if (!made) return false;
-    const Shape& whole = graph_.values[node.result].shape;
+    const Shape& whole = graph.values[node.result].shape;
     const PartitionSpec& spec = node.shard_map->out_spec;
     bool fits = made->size() == whole.size();
     for (size_t dim = 0; fits && dim < whole.size(); ++dim) {
-      const int64_t cuts = cuts_of(mesh_, spec, dim);
+      const int64_t cuts = cuts_of(mesh, spec, dim);
       fits = whole[dim] % cuts == 0 && (*made)[dim] == whole[dim] / cuts;
     }
     if (fits) return true;
-    auto problem = diags_.error(
+    auto problem = diags.error(
         Code::InvalidGraph, node.where,
-        "the `shard_map` of " + named(graph_, node) +
+        "the `shard_map` of " + named(node) +
             " does not produce the shards that `out_specs` declares");
     for (size_t i = 0; i < local.size(); ++i) {
       problem.fact("a device has " + shape_text(local[i]) + " of `" +
-                   graph_.values[node.operands[i]].name + "`");
+                   graph.values[node.operands[i]].name + "`");
     }
     problem.fact("it computes " + shape_text(*made) + " from them; `" +
-                 graph_.values[node.result].name + "` is " + shape_text(whole) +
-                 " as " + spec_text(spec) + " on " + mesh_text(mesh_));
+                 graph.values[node.result].name + "` is " + shape_text(whole) +
+                 " as " + spec_text(spec) + " on " + mesh_text(mesh));
     problem.help("together, the result's shards must make up the whole result");
     return false;
   }
-
-  const Graph& graph_;
-  const Mesh& mesh_;
-  const AxisNames& declared_;
-  Diagnostics& diags_;
 };
 
 }  // namespace
@@ -204,7 +194,7 @@ FactorAxes mapped_axes(const Mesh& mesh, const GraphNode& node) {
     FactorAxes mine = factor_axes(mesh, node.rule, dims, layout.spec);
     for (size_t dim = 0; dim < dims.size(); ++dim) {
       if (dims[dim].size() != 1) continue;
-      mine[static_cast<size_t>(dims[dim][0])] = layout.spec.dims[dim];
+      nth(mine, dims[dim][0]) = layout.spec.dims[dim];
     }
     for (size_t f = 0; f < mine.size(); ++f) {
       if (result[f].empty()) result[f] = mine[f];
@@ -222,7 +212,7 @@ std::optional<Attributes> mapped_attributes(const GraphNode& node,
 
 bool check_shard_maps(const Graph& graph, const Mesh& mesh,
                       const AxisNames& declared, Diagnostics& diags) {
-  Checker checker(graph, mesh, declared, diags);
+  Checker checker{graph, mesh, declared, diags};
   bool fine = true;
   for (const GraphNode& node : graph.nodes) {
     if (node.shard_map) fine = checker.check(node) && fine;

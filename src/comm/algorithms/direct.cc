@@ -29,13 +29,12 @@ Schedule exchange(CollectiveKind kind, int n) {
   const bool all = kind == CollectiveKind::AllToAll;
   Schedule schedule = empty_schedule(n, all ? int64_t{n} * n : n);
   for (int k = 1; k < n; ++k) {
-    Step step;
+    Step& step = schedule.steps.emplace_back();
     for (int rank = 0; rank < n; ++rank) {
       const int partner = partner_of(rank, k, n);
       step.push_back({rank, partner, chunk_for(kind, rank, partner, n), 1,
                       kind == CollectiveKind::ReduceScatter});
     }
-    schedule.steps.push_back(std::move(step));
   }
   return schedule;
 }
@@ -60,18 +59,6 @@ int64_t pairwise_sent(CollectiveKind kind, const Ranks& ranks, int rank,
   return payload - own + (kind == CollectiveKind::AllReduce ? gathered : 0);
 }
 
-}  // namespace
-
-const Algorithm kPairwise = {
-    "pairwise", "each rank sends to one partner after another",
-    pairwise_supports, pairwise_schedule, pairwise_sent};
-
-// Direct: every rank sends to all others in the same step, as a full crossbar
-// allows. It does at once what pairwise exchange does step by step; sums are
-// added in that order.
-
-namespace {
-
 Schedule in_one_step(const Schedule& schedule) {
   Schedule result = empty_schedule(schedule.ranks, schedule.chunks);
   Step all;
@@ -84,9 +71,9 @@ Schedule in_one_step(const Schedule& schedule) {
 
 Schedule direct_broadcast(int n) {
   Schedule schedule = empty_schedule(n, 1);
-  Step step;
+  if (n == 1) return schedule;
+  Step& step = schedule.steps.emplace_back();
   for (int rank = 1; rank < n; ++rank) step.push_back({0, rank, 0});
-  if (n > 1) schedule.steps.push_back(std::move(step));
   return schedule;
 }
 
@@ -116,6 +103,14 @@ int64_t direct_sent(CollectiveKind kind, const Ranks& ranks, int rank,
 }
 
 }  // namespace
+
+const Algorithm kPairwise = {
+    "pairwise", "each rank sends to one partner after another",
+    pairwise_supports, pairwise_schedule, pairwise_sent};
+
+// Direct: every rank sends to all others in the same step, as a full crossbar
+// allows. It does at once what pairwise exchange does step by step; sums are
+// added in that order.
 
 const Algorithm kDirect = {"direct",
                            "every rank sends to every other in one step",

@@ -43,7 +43,7 @@ struct Phase {
 
 void append_phase(Schedule& schedule, const Phase& phase) {
   for (const Step& small : phase.small.steps) {
-    Step step;
+    Step& step = schedule.steps.emplace_back();
     for (int set = 0; set < phase.sets; ++set) {
       for (const Transfer& t : small) {
         for (const Run& run : phase.chunks_of(set, t.first_chunk)) {
@@ -53,7 +53,6 @@ void append_phase(Schedule& schedule, const Phase& phase) {
         }
       }
     }
-    schedule.steps.push_back(std::move(step));
   }
 }
 

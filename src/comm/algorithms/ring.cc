@@ -21,44 +21,35 @@ namespace {
 constexpr int kUp = 1;
 constexpr int kDown = -1;
 
+int rank_at(int64_t index, int n) { return static_cast<int>(wrap(index, n)); }
+
 // Returns n - 1 steps in which every rank sends a chunk to its neighbour: first
 // that of the rank `lag` ranks back, then in each step that of one rank further
 // back.
 Schedule rotation(int n, int direction, int lag, bool reduce) {
   Schedule schedule = empty_schedule(n, n);
   for (int step = 0; step + 1 < n; ++step) {
-    Step transfers;
+    Step& transfers = schedule.steps.emplace_back();
     for (int rank = 0; rank < n; ++rank) {
-      const int64_t chunk = wrap(rank - direction * (step + lag), n);
-      transfers.push_back({rank, static_cast<int>(wrap(rank + direction, n)),
-                           static_cast<int>(chunk), 1, reduce});
+      transfers.push_back({rank, rank_at(rank + direction, n),
+                           rank_at(rank - direction * (step + lag), n), 1,
+                           reduce});
     }
-    schedule.steps.push_back(std::move(transfers));
   }
   return schedule;
-}
-
-Schedule ring_all_gather(int n, int direction) {
-  return rotation(n, direction, 0, false);
-}
-
-Schedule ring_reduce_scatter(int n, int direction) {
-  return rotation(n, direction, 1, true);
 }
 
 // Chunk c leaves rank 0 in step c, and each other rank one step after arriving.
 Schedule ring_broadcast(int n, int direction) {
   Schedule schedule = empty_schedule(n, n);
   for (int step = 0; step < 2 * n - 2; ++step) {
-    Step transfers;
+    Step& transfers = schedule.steps.emplace_back();
     for (int at = 0; at + 1 < n; ++at) {
       const int chunk = step - at;
       if (chunk < 0 || chunk >= n) continue;
-      transfers.push_back({static_cast<int>(wrap(direction * at, n)),
-                           static_cast<int>(wrap(direction * (at + 1), n)),
-                           chunk});
+      transfers.push_back({rank_at(direction * at, n),
+                           rank_at(direction * (at + 1), n), chunk});
     }
-    schedule.steps.push_back(std::move(transfers));
   }
   return schedule;
 }
@@ -68,18 +59,20 @@ Schedule permute(int n) {
   if (n == 1) return schedule;
   Step& step = schedule.steps.emplace_back();
   for (int rank = 0; rank < n; ++rank) {
-    step.push_back({rank, static_cast<int>(wrap(rank + 1, n)), rank});
+    step.push_back({rank, rank_at(rank + 1, n), rank});
   }
   return schedule;
 }
 
-Schedule ring_schedule(CollectiveKind kind, int n, int direction) {
-  if (kind == CollectiveKind::AllGather) return ring_all_gather(n, direction);
-  if (kind == CollectiveKind::Broadcast) return ring_broadcast(n, direction);
+template <int kDirection>
+Schedule one_way_schedule(CollectiveKind kind, const Ranks& ranks) {
+  const int n = ranks.count;
+  if (kind == CollectiveKind::Broadcast) return ring_broadcast(n, kDirection);
   if (kind == CollectiveKind::Permute) return permute(n);
-  Schedule schedule = ring_reduce_scatter(n, direction);
+  const bool gathers = kind == CollectiveKind::AllGather;
+  Schedule schedule = rotation(n, kDirection, gathers ? 0 : 1, !gathers);
   if (kind == CollectiveKind::AllReduce) {
-    append(schedule, ring_all_gather(n, direction));
+    append(schedule, rotation(n, kDirection, 0, false));
   }
   return schedule;
 }
@@ -87,10 +80,12 @@ Schedule ring_schedule(CollectiveKind kind, int n, int direction) {
 // Returns what a rank sends: in a gather, all shards except the next rank's; in
 // a reduction, all except its own; in a broadcast, the payload, unless it is
 // the last rank.
-int64_t sent_by(CollectiveKind kind, int n, int rank, int64_t payload,
-                int direction) {
+template <int kDirection>
+int64_t one_way_sent(CollectiveKind kind, const Ranks& ranks, int rank,
+                     int64_t payload) {
+  const int n = ranks.count;
   const EvenCut cut{payload, n};
-  const int64_t next = cut.size(rank + direction);
+  const int64_t next = cut.size(rank + kDirection);
   const int64_t own = cut.size(rank);
   switch (kind) {
     case CollectiveKind::AllGather:
@@ -102,7 +97,7 @@ int64_t sent_by(CollectiveKind kind, int n, int rank, int64_t payload,
     case CollectiveKind::Permute:
       return n == 1 ? 0 : payload;
     default:
-      return wrap(rank + direction, n) == 0 ? 0 : payload;
+      return wrap(rank + kDirection, n) == 0 ? 0 : payload;
   }
 }
 
@@ -114,59 +109,18 @@ bool supports_down(CollectiveKind kind, const Ranks& /*ranks*/) {
   return kind != CollectiveKind::AllToAll && kind != CollectiveKind::Permute;
 }
 
-Schedule schedule_up(CollectiveKind kind, const Ranks& ranks) {
-  return ring_schedule(kind, ranks.count, kUp);
-}
-
-Schedule schedule_down(CollectiveKind kind, const Ranks& ranks) {
-  return ring_schedule(kind, ranks.count, kDown);
-}
-
-int64_t sent_up(CollectiveKind kind, const Ranks& ranks, int rank,
-                int64_t payload) {
-  return sent_by(kind, ranks.count, rank, payload, kUp);
-}
-
-int64_t sent_down(CollectiveKind kind, const Ranks& ranks, int rank,
-                  int64_t payload) {
-  return sent_by(kind, ranks.count, rank, payload, kDown);
-}
-
-}  // namespace
-
-const Algorithm kRing = {"ring",
-                         "each rank sends to the next one around the ring",
-                         supports_up, schedule_up, sent_up};
-const Algorithm kRingDown = {"ring-down", "the ring in the other direction",
-                             supports_down, schedule_down, sent_down};
-
-// Bidirectional ring: both directions of every link are used in every step, so
-// that an all-gather takes half the steps of a ring. Each shard goes up for
-// n / 2 ranks and at the same time down for (n - 1) / 2, both rounded down. The
-// shards arrive as in async_gather_bidirectional of
-// xlstm_jax.distributed.tensor_parallel, which uses the directions in turn.
-//
-// An all-to-all goes the shorter way round for every pair of ranks. The ranks
-// in between pass its chunks on, as on a torus, so that it sends more than an
-// algorithm in which every rank can send directly.
-
-namespace {
-
 int hops_up(int n) { return n / 2; }
 int hops_down(int n) { return (n - 1) / 2; }
-
-int rank_at(int64_t index, int n) { return static_cast<int>(wrap(index, n)); }
 
 Schedule gather_both_ways(int n) {
   Schedule schedule = empty_schedule(n, n);
   for (int hop = 0; hop < hops_up(n); ++hop) {
-    Step step;
+    Step& step = schedule.steps.emplace_back();
     for (int rank = 0; rank < n; ++rank) {
       step.push_back({rank, rank_at(rank + 1, n), rank_at(rank - hop, n)});
       if (hop >= hops_down(n)) continue;
       step.push_back({rank, rank_at(rank - 1, n), rank_at(rank + hop, n)});
     }
-    schedule.steps.push_back(std::move(step));
   }
   return schedule;
 }
@@ -205,7 +159,7 @@ void push_parts(Step& step, int rank, int target, int n, int source, int first,
 Schedule ring_all_to_all(int n) {
   Schedule schedule = empty_schedule(n, int64_t{n} * n);
   for (int hop = 0; hop < hops_up(n); ++hop) {
-    Step step;
+    Step& step = schedule.steps.emplace_back();
     for (int rank = 0; rank < n; ++rank) {
       push_parts(step, rank, rank_at(rank + 1, n), n, rank_at(rank - hop, n),
                  rank_at(rank + 1, n), hops_up(n) - hop);
@@ -213,7 +167,6 @@ Schedule ring_all_to_all(int n) {
       push_parts(step, rank, rank_at(rank - 1, n), n, rank_at(rank + hop, n),
                  rank_at(rank + hop - hops_down(n), n), hops_down(n) - hop);
     }
-    schedule.steps.push_back(std::move(step));
   }
   return schedule;
 }
@@ -281,24 +234,6 @@ int64_t ring_copies(CollectiveKind kind, const Ranks& ranks) {
                                           : least_copies(kind, ranks.count);
 }
 
-}  // namespace
-
-const Algorithm kBidirectionalRing = {
-    "bidirectional-ring",
-    "both directions at once: half the steps of a ring",
-    bidirectional_supports,
-    bidirectional_schedule,
-    ring_sent,
-    ring_copies};
-
-// Split ring: every shard is cut into two halves, of which the first goes up
-// one ring and the second down another at the same time. It takes as many steps
-// as a ring, with half the bytes in each direction of a link, as
-// async_gather_split and async_scatter_split of
-// xlstm_jax.distributed.tensor_parallel do.
-
-namespace {
-
 // Returns the chunk of one half. The ring moves whole shards; a broadcast is
 // cut into halves instead, and each half into n chunks.
 int half_of(CollectiveKind kind, int n, int chunk, int half) {
@@ -308,25 +243,19 @@ int half_of(CollectiveKind kind, int n, int chunk, int half) {
 
 Schedule split_schedule(CollectiveKind kind, const Ranks& ranks) {
   const int n = ranks.count;
-  const Schedule up = kRing.schedule(kind, ranks);
-  const Schedule down = kRingDown.schedule(kind, ranks);
   Schedule schedule = empty_schedule(n, 2 * int64_t{n});
-  for (size_t step = 0; step < up.steps.size(); ++step) {
-    Step& both = schedule.steps.emplace_back();
-    for (Transfer t : up.steps[step]) {
-      t.first_chunk = half_of(kind, n, t.first_chunk, 0);
-      both.push_back(t);
-    }
-    for (Transfer t : down.steps[step]) {
-      t.first_chunk = half_of(kind, n, t.first_chunk, 1);
-      both.push_back(t);
+  const Schedule ways[] = {one_way_schedule<kUp>(kind, ranks),
+                           one_way_schedule<kDown>(kind, ranks)};
+  schedule.steps.resize(ways[0].steps.size());
+  for (const int half : {0, 1}) {
+    for (size_t step = 0; step < schedule.steps.size(); ++step) {
+      for (Transfer t : ways[half].steps[step]) {
+        t.first_chunk = half_of(kind, n, t.first_chunk, half);
+        schedule.steps[step].push_back(t);
+      }
     }
   }
   return schedule;
-}
-
-bool split_supports(CollectiveKind kind, const Ranks& ranks) {
-  return kRingDown.supports(kind, ranks);
 }
 
 // Returns the size of the first or second half of a rank's shard.
@@ -363,8 +292,39 @@ int64_t split_sent(CollectiveKind kind, const Ranks& ranks, int rank,
 
 }  // namespace
 
+const Algorithm kRing = {"ring",
+                         "each rank sends to the next one around the ring",
+                         supports_up, one_way_schedule<kUp>, one_way_sent<kUp>};
+const Algorithm kRingDown = {"ring-down", "the ring in the other direction",
+                             supports_down, one_way_schedule<kDown>,
+                             one_way_sent<kDown>};
+
+// Bidirectional ring: both directions of every link are used in every step, so
+// that an all-gather takes half the steps of a ring. Each shard goes up for
+// n / 2 ranks and at the same time down for (n - 1) / 2, both rounded down. The
+// shards arrive as in async_gather_bidirectional of
+// xlstm_jax.distributed.tensor_parallel, which uses the directions in turn.
+//
+// An all-to-all goes the shorter way round for every pair of ranks. The ranks
+// in between pass its chunks on, as on a torus, so that it sends more than an
+// algorithm in which every rank can send directly.
+
+const Algorithm kBidirectionalRing = {
+    "bidirectional-ring",
+    "both directions at once: half the steps of a ring",
+    bidirectional_supports,
+    bidirectional_schedule,
+    ring_sent,
+    ring_copies};
+
+// Split ring: every shard is cut into two halves, of which the first goes up
+// one ring and the second down another at the same time. It takes as many steps
+// as a ring, with half the bytes in each direction of a link, as
+// async_gather_split and async_scatter_split of
+// xlstm_jax.distributed.tensor_parallel do.
+
 const Algorithm kSplitRing = {"split-ring",
                               "halves of each shard in opposite directions",
-                              split_supports, split_schedule, split_sent};
+                              supports_down, split_schedule, split_sent};
 
 }  // namespace shardplan

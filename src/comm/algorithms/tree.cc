@@ -17,14 +17,13 @@ Schedule tree_broadcast(int n) {
   Schedule schedule = empty_schedule(n, 1);
   // The ranks of one level are neighbours: 0, then 1 and 2, then 3 to 6.
   for (int64_t first = 0; 2 * first + 1 < n; first = 2 * first + 1) {
-    Step step;
+    Step& step = schedule.steps.emplace_back();
     for (int64_t parent = first; parent <= 2 * first; ++parent) {
       for (const int64_t child : {2 * parent + 1, 2 * parent + 2}) {
         if (child >= n) continue;
         step.push_back({static_cast<int>(parent), static_cast<int>(child), 0});
       }
     }
-    schedule.steps.push_back(std::move(step));
   }
   return schedule;
 }
@@ -49,27 +48,6 @@ int64_t binary_tree_sent(CollectiveKind kind, const Ranks& ranks, int rank,
   return payload * (children + (up ? 1 : 0));
 }
 
-}  // namespace
-
-const Algorithm kBinaryTree = {
-    "binary-tree",
-    "reduce up a tree, broadcast down: log2(n) steps of the whole payload",
-    binary_tree_supports, binary_tree_schedule, binary_tree_sent};
-
-// Recursive halving and doubling, for powers of two. In an all-gather, ranks
-// exchange all they have with the rank at distance 1, then 2, 4, ..., so that
-// what they have doubles; a reduce-scatter is the reverse. Both take log2(n)
-// steps and send no more bytes than a ring. An all-reduce is both in turn
-// (Rabenseifner).
-//
-// For other numbers of ranks, an all-reduce first adds the values of the
-// surplus ranks to those of the first ranks, and sends them the result at the
-// end: Thakur, Rabenseifner and Gropp, "Optimization of Collective
-// Communication Operations in MPICH", 2005, section 4.5, except for which ranks
-// are paired.
-
-namespace {
-
 // Returns the largest power of two that is at most n.
 int core_of(int n) {
   return static_cast<int>(std::bit_floor(static_cast<unsigned>(n)));
@@ -79,12 +57,11 @@ int core_of(int n) {
 Schedule doubling_all_gather(int n, int core) {
   Schedule schedule = empty_schedule(n, core);
   for (int distance = 1; distance < core; distance *= 2) {
-    Step step;
+    Step& step = schedule.steps.emplace_back();
     for (int rank = 0; rank < core; ++rank) {
       const int block = rank & ~(distance - 1);
       step.push_back({rank, rank ^ distance, block, distance});
     }
-    schedule.steps.push_back(std::move(step));
   }
   return schedule;
 }
@@ -137,6 +114,23 @@ int64_t halving_doubling_sent(CollectiveKind kind, const Ranks& ranks, int rank,
 }
 
 }  // namespace
+
+const Algorithm kBinaryTree = {
+    "binary-tree",
+    "reduce up a tree, broadcast down: log2(n) steps of the whole payload",
+    binary_tree_supports, binary_tree_schedule, binary_tree_sent};
+
+// Recursive halving and doubling, for powers of two. In an all-gather, ranks
+// exchange all they have with the rank at distance 1, then 2, 4, ..., so that
+// what they have doubles; a reduce-scatter is the reverse. Both take log2(n)
+// steps and send no more bytes than a ring. An all-reduce is both in turn
+// (Rabenseifner).
+//
+// For other numbers of ranks, an all-reduce first adds the values of the
+// surplus ranks to those of the first ranks, and sends them the result at the
+// end: Thakur, Rabenseifner and Gropp, "Optimization of Collective
+// Communication Operations in MPICH", 2005, section 4.5, except for which ranks
+// are paired.
 
 const Algorithm kHalvingDoubling = {
     "halving-doubling", "partners at distances 1, 2, 4, ...: log2(n) steps",

@@ -19,7 +19,9 @@
 namespace shardplan {
 namespace {
 
-std::optional<Shape> infer_sloped(std::span<const Shape> operands,
+using Kind = AttributeDef::Kind;
+
+std::optional<Shape> infer_sloped(ShapeSpan operands,
                                   const Attributes& attributes, Span where,
                                   Diagnostics& diags) {
   const double steepest = number_of(attributes, "steepest", 8);
@@ -51,13 +53,12 @@ double slope_of(int64_t head, int64_t heads, double steepest) {
 
 // The numbers to add: slopes of this device's heads, row by row, times the
 // positions of its keys.
-class Slopes {
- public:
+struct Slopes {
   Slopes(const Attributes& attributes, const std::vector<DimFactors>& dims,
          const RunContext& context)
-      : keys_(range_of(dims.back(), context)),
-        by_(number_of(attributes, "by", 1)),
-        in_bf16_(number_of(attributes, "bf16", 0) != 0) {
+      : keys(range_of(dims.back(), context)),
+        by(number_of(attributes, "by", 1)),
+        in_bf16(number_of(attributes, "bf16", 0) != 0) {
     std::vector<int64_t> heads{0};
     int64_t whole = 1;
     for (size_t dim = 1; dim + 2 < dims.size(); ++dim) {
@@ -73,58 +74,41 @@ class Slopes {
     }
     const double steepest = number_of(attributes, "steepest", 8);
     for (const int64_t head : heads) {
-      slopes_.push_back(in_storage_type(slope_of(head, whole, steepest)));
+      of_heads.push_back(in_storage_type(slope_of(head, whole, steepest)));
     }
   }
 
-  int64_t heads() const { return static_cast<int64_t>(slopes_.size()); }
-  double at(int64_t head, int64_t key) const {
-    return by_ * in_storage_type(slopes_[static_cast<size_t>(head)] *
-                                 static_cast<double>(keys_.begin + key));
+  double at(size_t head, int64_t key) const {
+    return by * in_storage_type(of_heads[head] *
+                                static_cast<double>(keys.begin + key));
   }
-
- private:
   double in_storage_type(double x) const {
-    if (!in_bf16_) return x;
+    if (!in_bf16) return x;
     return static_cast<double>(rounded(static_cast<float>(x), Storage::BF16));
   }
 
-  DimRange keys_;
-  double by_;
-  bool in_bf16_;
-  std::vector<double> slopes_;
+  DimRange keys;
+  double by;
+  bool in_bf16;
+  std::vector<double> of_heads;
 };
 
-template <typename T, typename Add>
-void add_slopes(const Slopes& slopes, const Tensor& result, const Add& add) {
-  const size_t rank = result.shape.size();
-  const int64_t queries = result.shape[rank - 2];
-  const int64_t keys = result.shape[rank - 1];
-  const int64_t rows = result.elements() / (queries * keys);
-  T* score = result.data<T>();
-  for (int64_t row = 0; row < rows; ++row) {
-    for (int64_t i = 0; i < queries * keys; ++i, ++score) {
-      *score = add(*score, slopes.at(row % slopes.heads(), i % keys));
-    }
-  }
-}
-
-Tensor run_sloped(std::span<const Tensor> operands,
-                  const Attributes& attributes, const RunContext& context) {
+Tensor run_sloped(TensorSpan operands, const Attributes& attributes,
+                  const RunContext& context) {
   const Tensor result = copy(operands[0]);
   if (result.elements() == 0) return result;
   const Slopes slopes(attributes, context.rule->operands[0], context);
-  if (context.arithmetic == Arithmetic::Field) {
-    add_slopes<double>(slopes, result, [](double score, double more) {
-      return field::add(score, field::constant(more));
-    });
-    return result;
-  }
-  for_element_type(context.arithmetic, [&](auto type) {
-    using T = typename decltype(type)::type;
-    add_slopes<T>(slopes, result, [](T score, double more) {
-      return score + static_cast<T>(more);
-    });
+  const int64_t keys = result.shape.back();
+  const int64_t of_head = result.shape[result.shape.size() - 2] * keys;
+  for_ring(context.arithmetic, [&]<typename Ring>(Ring) {
+    auto* score = result.data<typename Ring::Number>();
+    auto* const end = score + result.elements();
+    for (size_t row = 0; score != end; ++row) {
+      const size_t head = row % slopes.of_heads.size();
+      for (int64_t i = 0; i < of_head; ++i, ++score) {
+        *score = Ring::add(*score, Ring::of(slopes.at(head, i % keys)));
+      }
+    }
   });
   return result;
 }
@@ -132,26 +116,24 @@ Tensor run_sloped(std::span<const Tensor> operands,
 }  // namespace
 
 OpDef alibi_op() {
-  OpDef op;
-  op.name = "alibi";
-  op.summary =
-      "scores [B, heads.., Q, K] plus the key's position times the head's "
-      "slope";
-  using Kind = AttributeDef::Kind;
-  op.attributes = {
-      {"by", Kind::Number, false, "factor on the added bias; default 1"},
-      {"steepest", Kind::Number, false,
-       "the last slope is 2^-steepest; default 8"},
-      {"bf16", Kind::Number, false,
-       "1: round slopes and their products to bf16 (Falcon); default 0"}};
-  op.factors = "every dimension of the scores";
-  op.infer = infer_sloped;
-  op.rule = elementwise_rule;
-  op.flops = flops_per_element<2>;
-  op.run = run_sloped;
-  op.recompute_cost = RecomputeCost::Cheap;
-  op.gradient = {.operands = ReadOperands::None};
-  return op;
+  return {
+      .name = "alibi",
+      .summary =
+          "scores [B, heads.., Q, K] plus the key's position times the head's "
+          "slope",
+      .attributes =
+          {{"by", Kind::Number, false, "factor on the added bias; default 1"},
+           {"steepest", Kind::Number, false,
+            "the last slope is 2^-steepest; default 8"},
+           {"bf16", Kind::Number, false,
+            "1: round slopes and their products to bf16 (Falcon); default 0"}},
+      .factors = "every dimension of the scores",
+      .infer = infer_sloped,
+      .rule = elementwise_rule,
+      .flops = flops_per_element<2>,
+      .run = run_sloped,
+      .recompute_cost = RecomputeCost::Cheap,
+      .gradient = {.operands = ReadOperands::None}};
 }
 
 }  // namespace shardplan

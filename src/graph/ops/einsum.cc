@@ -1,9 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
+// Products of two tensors, summed over indices.
+//
+// The letters of an equation are of five kinds. Letters of both operands and
+// the result are the batch; letters of one operand and the result are rows (M)
+// or columns (N) of a matrix product; letters of both operands only are
+// contracted (K); letters of one operand only are summed there first, as a
+// product with ones. There remains one matrix product per batch entry, on views
+// wherever the dimensions of a group can be joined into one.
 #include "graph/ops/einsum.h"
 
 #include <array>
 #include <deque>
+#include <functional>
 #include <limits>
+#include <numeric>
 #include <span>
 #include <string>
 #include <utility>
@@ -12,6 +22,7 @@
 #include "base/checked.h"
 #include "base/parallel.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "graph/elementwise.h"
 #include "graph/gemm.h"
 #include "graph/ops/ops.h"
@@ -19,12 +30,10 @@
 namespace shardplan {
 namespace {
 
+using Kind = AttributeDef::Kind;
+
 constexpr std::string_view kLetters =
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
-
-bool contains(std::string_view letters, char letter) {
-  return letters.find(letter) != letters.npos;
-}
 
 // Returns the first letter that occurs twice.
 std::optional<char> repeated(std::string_view letters) {
@@ -34,107 +43,37 @@ std::optional<char> repeated(std::string_view letters) {
   return std::nullopt;
 }
 
-class Reader {
- public:
-  Reader(std::string_view text, Span where, Diagnostics& diags)
-      : text_(text), where_(where), diags_(diags) {}
-
-  std::optional<Equation> read() {
-    std::string letters;
-    for (const char c : text_) {
-      if (c != ' ') letters += c;
-    }
-    const size_t arrow = letters.find("->");
-    if (arrow == letters.npos) {
-      return refuse("has no `->`", "write the result's letters after `->`");
-    }
-    const std::string operands = letters.substr(0, arrow);
-    const size_t comma = operands.find(',');
-    if (comma == operands.npos) {
-      return refuse("has only one operand",
-                    "write two operands, as in `bse,em->bsm`");
-    }
-    Equation equation{{operands.substr(0, comma), operands.substr(comma + 1)},
-                      letters.substr(arrow + 2)};
-    if (!is_sound(equation)) return std::nullopt;
-    return equation;
-  }
-
- private:
-  std::nullopt_t refuse(const std::string& what, const std::string& help) {
-    return diags_
-        .error(Code::InvalidGraph, where_,
-               "equation " + in_backticks(text_) + " " + what)
-        .help(help);
-  }
-
-  bool is_sound(const Equation& equation) {
-    for (const std::string& part :
-         {equation.operands[0], equation.operands[1], equation.result}) {
-      const size_t odd = part.find_first_not_of(kLetters);
-      if (odd != part.npos) {
-        // Quotes a whole character, even if it is longer than a byte.
-        size_t end = odd;
-        decode_utf8(part, end);
-        refuse("has " + in_backticks(part.substr(odd, end - odd)) +
-                   " where a letter belongs",
-               "name each dimension with one letter, a to z or A to Z");
-        return false;
-      }
-      if (const auto letter = repeated(part)) {
-        refuse(std::string("has `") + *letter + "` twice in `" + part + "`",
-               "use a different letter for each dimension of a tensor");
-        return false;
-      }
-    }
-    for (const char letter : equation.result) {
-      if (contains(equation.operands[0] + equation.operands[1], letter)) {
-        continue;
-      }
-      refuse(std::string("has `") + letter + "` only in the result",
-             "use only letters of the operands in the result");
-      return false;
-    }
-    return true;
-  }
-
-  std::string_view text_;
-  Span where_;
-  Diagnostics& diags_;
+struct Problem {
+  std::string what;
+  std::string help;
 };
 
-}  // namespace
-
-std::optional<Equation> parse_equation(std::string_view text, Span where,
-                                       Diagnostics& diags) {
-  return Reader(text, where, diags).read();
-}
-
-std::string equation_text(const Equation& equation) {
-  return equation.operands[0] + "," + equation.operands[1] + "->" +
-         equation.result;
-}
-
-std::string letters_of(const Equation& equation) {
-  std::string letters = equation.result;
-  for (const std::string& operand : equation.operands) {
-    for (const char letter : operand) {
-      if (!contains(letters, letter)) letters += letter;
+// Returns what is wrong with an equation, if anything.
+std::optional<Problem> problem_of(const Equation& equation) {
+  for (const std::string& part :
+       {equation.operands[0], equation.operands[1], equation.result}) {
+    const size_t odd = part.find_first_not_of(kLetters);
+    if (odd != part.npos) {
+      // Quotes a whole character, even if it is longer than a byte.
+      size_t end = odd;
+      decode_utf8(part, end);
+      return Problem{"has " + in_backticks(part.substr(odd, end - odd)) +
+                         " where a letter belongs",
+                     "name each dimension with one letter, a to z or A to Z"};
+    }
+    if (const auto letter = repeated(part)) {
+      return Problem{
+          std::string("has `") + *letter + "` twice in `" + part + "`",
+          "use a different letter for each dimension of a tensor"};
     }
   }
-  return letters;
+  for (const char letter : equation.result) {
+    if (contains(equation.operands[0] + equation.operands[1], letter)) continue;
+    return Problem{std::string("has `") + letter + "` only in the result",
+                   "use only letters of the operands in the result"};
+  }
+  return std::nullopt;
 }
-
-// Products of two tensors, summed over indices.
-//
-// The letters of an equation are of five kinds. Letters of both operands and
-// the result are the batch; letters of one operand and the result are rows (M)
-// or columns (N) of a matrix product; letters of both operands only are
-// contracted (K); letters of one operand only are summed there first, as a
-// product with ones. There remains one matrix product per batch entry, on views
-// wherever the dimensions of a group can be joined into one.
-
-namespace {
 
 Equation equation_of(const Attributes& attributes) {
   Diagnostics none;
@@ -154,8 +93,7 @@ class LetterSizes {
 };
 
 // Returns the sizes of letters. REQUIRES: the shapes fit the equation.
-template <typename Shapes>
-LetterSizes sizes_of(const Equation& equation, const Shapes& shapes) {
+LetterSizes sizes_of(const Equation& equation, ShapeSpan shapes) {
   LetterSizes sizes;
   for (size_t i = 0; i < 2; ++i) {
     for (size_t dim = 0; dim < equation.operands[i].size(); ++dim) {
@@ -165,34 +103,32 @@ LetterSizes sizes_of(const Equation& equation, const Shapes& shapes) {
   return sizes;
 }
 
-std::optional<Shape> infer_einsum(std::span<const Shape> operands,
+std::optional<Shape> infer_einsum(ShapeSpan operands,
                                   const Attributes& attributes, Span where,
                                   Diagnostics& diags) {
   const auto equation =
       parse_equation(text_of(attributes, "equation", ""), where, diags);
   if (!equation) return std::nullopt;
-  const std::string name = "`" + equation_text(*equation) + "`";
+  const std::string misfit = "equation `" + equation_text(*equation) +
+                             "` does not fit " + shapes_text(operands) + ": ";
   LetterSizes sizes;
   for (size_t i = 0; i < 2; ++i) {
     const std::string& letters = equation->operands[i];
     if (letters.size() != operands[i].size()) {
-      return diags
-          .error(Code::InvalidGraph, where,
-                 "equation " + name + " does not fit " + shapes_text(operands) +
-                     ": `" + letters + "` has a different rank than " +
-                     shape_text(operands[i]))
-          .help("write one letter per dimension");
+      return refuse(diags, where,
+                    misfit + "`" + letters + "` has a different rank than " +
+                        shape_text(operands[i]),
+                    "write one letter per dimension");
     }
     for (size_t dim = 0; dim < letters.size(); ++dim) {
       int64_t& size = sizes[letters[dim]];
       if (size < 0) size = operands[i][dim];
       if (size == operands[i][dim]) continue;
-      return diags
-          .error(Code::InvalidGraph, where,
-                 "equation " + name + " does not fit " + shapes_text(operands) +
-                     ": `" + letters[dim] + "` is " + std::to_string(size) +
-                     " and " + std::to_string(operands[i][dim]))
-          .help("each letter must have one size: einsum does not broadcast");
+      return refuse(
+          diags, where,
+          misfit + "`" + letters[dim] + "` is " + std::to_string(size) +
+              " and " + std::to_string(operands[i][dim]),
+          "each letter must have one size: einsum does not broadcast");
     }
   }
   Shape result;
@@ -200,14 +136,13 @@ std::optional<Shape> infer_einsum(std::span<const Shape> operands,
   return countable(std::move(result), where, diags);
 }
 
-ShardingRule einsum_rule(std::span<const Shape> operands,
-                         const Attributes& attributes) {
+ShardingRule einsum_rule(ShapeSpan operands, const Attributes& attributes) {
   const Equation equation = equation_of(attributes);
   const std::string letters = letters_of(equation);
   LetterSizes sizes = sizes_of(equation, operands);
   ShardingRule rule;
   for (const char letter : letters) {
-    const bool kept = equation.result.find(letter) != std::string::npos;
+    const bool kept = contains(equation.result, letter);
     rule.factors.push_back(
         {sizes[letter], kept ? FactorKind::Pass : FactorKind::Sum});
   }
@@ -236,13 +171,10 @@ struct Groups {
 
 Groups groups_of(const Equation& equation) {
   Groups groups;
-  const auto has = [](const std::string& letters, char letter) {
-    return letters.find(letter) != std::string::npos;
-  };
   for (const char letter : letters_of(equation)) {
-    const bool left = has(equation.operands[0], letter);
-    const bool right = has(equation.operands[1], letter);
-    const bool kept = has(equation.result, letter);
+    const bool left = contains(equation.operands[0], letter);
+    const bool right = contains(equation.operands[1], letter);
+    const bool kept = contains(equation.result, letter);
     if (left && right) {
       (kept ? groups.batch : groups.contracted) += letter;
     } else {
@@ -252,7 +184,7 @@ Groups groups_of(const Equation& equation) {
   return groups;
 }
 
-int64_t einsum_flops(std::span<const Shape> operands, const Shape& /*result*/,
+int64_t einsum_flops(ShapeSpan operands, const Shape&,
                      const Attributes& attributes) {
   const Equation equation = equation_of(attributes);
   const Groups groups = groups_of(equation);
@@ -276,12 +208,13 @@ struct Lettered {
   std::string letters;
 };
 
-Lettered ordered(const Lettered& from, const std::string& letters) {
+// Returns the tensor with its dimensions in this order.
+Tensor ordered(const Lettered& from, const std::string& letters) {
   std::vector<int> order;
   for (const char letter : letters) {
     order.push_back(static_cast<int>(from.letters.find(letter)));
   }
-  return {permuted(from.tensor, order), letters};
+  return permuted(from.tensor, order);
 }
 
 // A stack of matrices: dimensions of the batch, then rows, then columns.
@@ -293,9 +226,8 @@ struct Stack {
 };
 
 int64_t product_of(const Shape& shape, size_t begin, size_t end) {
-  int64_t product = 1;
-  for (size_t i = begin; i < end; ++i) product *= shape[i];
-  return product;
+  return std::accumulate(shape.data() + begin, shape.data() + end, int64_t{1},
+                         std::multiplies());
 }
 
 // Returns `tensor` as a stack, which is a view if possible.
@@ -309,8 +241,7 @@ Stack stack_of(Tensor tensor, size_t batch, size_t rows) {
     row = product_of(tensor.shape, split, rank);
     column = 1;
   }
-  Strides strides(tensor.strides.begin(),
-                  tensor.strides.begin() + static_cast<std::ptrdiff_t>(batch));
+  Strides strides(tensor.strides.data(), tensor.strides.data() + batch);
   return {std::move(tensor), std::move(strides), *row, *column};
 }
 
@@ -396,7 +327,7 @@ void multiply_stack_plainly(const ProductSizes& sizes, const StackedProduct& of,
   const auto entries = entries_of(sizes, of);
   const auto count = static_cast<int64_t>(entries.size());
   parallel_for(count, threads_for(sizes, count, threads), [&](int64_t i) {
-    const auto& [of_a, of_b, of_c] = entries[static_cast<size_t>(i)];
+    const auto& [of_a, of_b, of_c] = nth(entries, i);
     multiply_plainly(sizes, matrix_at<const T>(of.a, of_a),
                      matrix_at<const T>(of.b, of_b), matrix_at<T>(of.c, of_c),
                      arithmetic == Arithmetic::Field);
@@ -413,8 +344,8 @@ void multiply_stacks(const ProductSizes& sizes,
     const auto count = static_cast<int64_t>(stacks.size());
     const bool over_stacks = count >= threads;
     parallel_for(count, over_stacks ? threads : 1, [&](int64_t i) {
-      multiply_stack_plainly<T>(sizes, stacks[static_cast<size_t>(i)],
-                                arithmetic, over_stacks ? 1 : threads);
+      multiply_stack_plainly<T>(sizes, nth(stacks, i), arithmetic,
+                                over_stacks ? 1 : threads);
     });
     return;
   }
@@ -426,37 +357,26 @@ void multiply_stacks(const ProductSizes& sizes,
                           matrix_at<T>(of.c, of_c)});
     }
   }
-  const std::span<const MatrixProduct<T>> all = products;
-  const int used =
-      threads_for(sizes, static_cast<int64_t>(products.size()), threads);
-  if constexpr (std::is_same_v<T, float>) {
-    gemm(sizes.m, sizes.n, sizes.k, all, used);
-  } else {
-    gemm(sizes.m, sizes.n, sizes.k, all, arithmetic, used);
-  }
+  gemm<T>(sizes.m, sizes.n, sizes.k, products, arithmetic,
+          threads_for(sizes, std::ssize(products), threads));
 }
 
 // Returns an unfilled result, row-major [batch..., rows..., columns...].
 Stack room_for(const ProductSizes& sizes, const Shape& shape,
                Arithmetic arithmetic) {
-  Stack c;
-  c.tensor = make_unfilled(element_of(arithmetic), shape);
-  c.batch.assign(c.tensor.strides.begin(),
-                 c.tensor.strides.begin() +
-                     static_cast<std::ptrdiff_t>(sizes.batch.size()));
-  c.row_stride = sizes.n;
-  c.column_stride = 1;
-  return c;
+  const Tensor tensor = make_unfilled(element_of(arithmetic), shape);
+  const int64_t* strides = tensor.strides.data();
+  return {tensor, {strides, strides + sizes.batch.size()}, sizes.n, 1};
 }
 
 // Computes products of one size.
 void multiply(const ProductSizes& sizes, std::span<const StackedProduct> stacks,
               Arithmetic arithmetic, int threads) {
   if (stacks.empty() || stacks[0].c.tensor.elements() == 0) return;
-  for_element_type(arithmetic, [&](auto type) {
-    multiply_stacks<typename decltype(type)::type>(sizes, stacks, arithmetic,
-                                                   threads);
-  });
+  for_element_type(element_of(arithmetic),
+                   [&]<typename T>(std::type_identity<T>) {
+                     multiply_stacks<T>(sizes, stacks, arithmetic, threads);
+                   });
 }
 
 // Returns the operand summed over the letters `alone`: a product with a column
@@ -464,14 +384,10 @@ void multiply(const ProductSizes& sizes, std::span<const StackedProduct> stacks,
 Lettered summed(const Lettered& operand, const std::string& alone,
                 const RunContext& context) {
   if (alone.empty()) return operand;
-  std::string kept;
-  for (const char letter : operand.letters) {
-    if (alone.find(letter) == std::string::npos) kept += letter;
-  }
-  const Tensor rows = ordered(operand, kept + alone).tensor;
-  const Shape shape(
-      rows.shape.begin(),
-      rows.shape.begin() + static_cast<std::ptrdiff_t>(kept.size()));
+  std::string kept = operand.letters;
+  std::erase_if(kept, [&](char letter) { return contains(alone, letter); });
+  const Tensor rows = ordered(operand, kept + alone);
+  const Shape shape(rows.shape.data(), rows.shape.data() + kept.size());
   ProductSizes sizes;
   sizes.m = product_of(rows.shape, 0, kept.size());
   sizes.k = product_of(rows.shape, kept.size(), rows.shape.size());
@@ -522,27 +438,23 @@ Prepared prepare(const Equation& equation, const Groups& groups,
     sides[i] = summed({part.operands[i], equation.operands[i]}, groups.alone[i],
                       part.context);
   }
-  const Tensor a = ordered(sides[0], batch + groups.free[0] + k).tensor;
-  const Tensor b = ordered(sides[1], batch + k + groups.free[1]).tensor;
+  const Tensor a = ordered(sides[0], batch + groups.free[0] + k);
+  const Tensor b = ordered(sides[1], batch + k + groups.free[1]);
   const size_t of_batch = batch.size();
   const size_t of_m = of_batch + groups.free[0].size();
   const size_t of_k = of_batch + k.size();
-  Prepared made;
-  ProductSizes& sizes = made.sizes;
-  sizes.batch.assign(a.shape.begin(),
-                     a.shape.begin() + static_cast<std::ptrdiff_t>(of_batch));
-  sizes.m = product_of(a.shape, of_batch, of_m);
-  sizes.k = product_of(a.shape, of_m, a.shape.size());
-  sizes.n = product_of(b.shape, of_k, b.shape.size());
-  Shape shape(a.shape.begin(),
-              a.shape.begin() + static_cast<std::ptrdiff_t>(of_m));
-  shape.insert(shape.end(), b.shape.begin() + static_cast<std::ptrdiff_t>(of_k),
-               b.shape.end());
-  made.product = {stacks[0].of(a, of_batch, groups.free[0].size()),
-                  stacks[1].of(b, of_batch, k.size()),
-                  room_for(sizes, shape, part.context.arithmetic)};
-  made.letters = batch + groups.free[0] + groups.free[1];
-  return made;
+  const ProductSizes sizes{{a.shape.data(), a.shape.data() + of_batch},
+                           product_of(a.shape, of_batch, of_m),
+                           product_of(b.shape, of_k, b.shape.size()),
+                           product_of(a.shape, of_m, a.shape.size())};
+  Shape shape(a.shape.data(), a.shape.data() + of_m);
+  shape.insert(shape.end(), b.shape.data() + of_k,
+               b.shape.data() + b.shape.size());
+  return {sizes,
+          {stacks[0].of(a, of_batch, groups.free[0].size()),
+           stacks[1].of(b, of_batch, k.size()),
+           room_for(sizes, shape, part.context.arithmetic)},
+          batch + groups.free[0] + groups.free[1]};
 }
 
 std::vector<Tensor> run_einsums(std::span<const DevicePart> parts,
@@ -567,40 +479,77 @@ std::vector<Tensor> run_einsums(std::span<const DevicePart> parts,
   std::vector<Tensor> results;
   for (Prepared& each : prepared) {
     results.push_back(ordered({std::move(each.product.c.tensor), each.letters},
-                              equation.result)
-                          .tensor);
+                              equation.result));
   }
   return results;
 }
 
-Tensor run_einsum(std::span<const Tensor> operands,
-                  const Attributes& attributes, const RunContext& context) {
+Tensor run_einsum(TensorSpan operands, const Attributes& attributes,
+                  const RunContext& context) {
   const DevicePart part{{operands.begin(), operands.end()}, context};
   return run_einsums(std::span(&part, 1), attributes, context.threads)[0];
 }
 
 }  // namespace
 
+std::optional<Equation> parse_equation(std::string_view text, Span where,
+                                       Diagnostics& diags) {
+  const auto refuse_it = [&](const Problem& problem) -> std::nullopt_t {
+    return diags
+        .error(Code::InvalidGraph, where,
+               "equation " + in_backticks(text) + " " + problem.what)
+        .help(problem.help);
+  };
+  std::string letters(text);
+  std::erase(letters, ' ');
+  const size_t arrow = letters.find("->");
+  if (arrow == letters.npos) {
+    return refuse_it({"has no `->`", "write the result's letters after `->`"});
+  }
+  const std::string operands = letters.substr(0, arrow);
+  const size_t comma = operands.find(',');
+  if (comma == operands.npos) {
+    return refuse_it(
+        {"has only one operand", "write two operands, as in `bse,em->bsm`"});
+  }
+  Equation equation{{operands.substr(0, comma), operands.substr(comma + 1)},
+                    letters.substr(arrow + 2)};
+  if (const auto problem = problem_of(equation)) return refuse_it(*problem);
+  return equation;
+}
+
+std::string equation_text(const Equation& equation) {
+  return equation.operands[0] + "," + equation.operands[1] + "->" +
+         equation.result;
+}
+
+std::string letters_of(const Equation& equation) {
+  std::string letters = equation.result;
+  for (const std::string& operand : equation.operands) {
+    for (const char letter : operand) {
+      if (!contains(letters, letter)) letters += letter;
+    }
+  }
+  return letters;
+}
+
 OpDef einsum_op() {
-  OpDef op;
-  op.name = "einsum";
-  op.summary = "product of two tensors, summed over letters";
-  op.min_operands = 2;
-  op.max_operands = 2;
-  op.linearity = Linearity::Multilinear;
-  op.attributes = {
-      {"equation", AttributeDef::Kind::Text, true,
-       "as in `bse,em->bsm`: letters not in the result are summed"}};
-  op.factors = "every letter; summed letters give partial sums";
-  op.infer = infer_einsum;
-  op.rule = einsum_rule;
-  op.flops = einsum_flops;
-  op.run = run_einsum;
-  op.run_all = run_einsums;
-  op.recompute_cost = RecomputeCost::Expensive;
-  op.gradient = {.operands = ReadOperands::OfOthers};
-  op.is_product = true;
-  return op;
+  return {.name = "einsum",
+          .summary = "product of two tensors, summed over letters",
+          .min_operands = 2,
+          .linearity = Linearity::Multilinear,
+          .attributes =
+              {{"equation", Kind::Text, true,
+                "as in `bse,em->bsm`: letters not in the result are summed"}},
+          .factors = "every letter; summed letters give partial sums",
+          .infer = infer_einsum,
+          .rule = einsum_rule,
+          .flops = einsum_flops,
+          .run = run_einsum,
+          .run_all = run_einsums,
+          .recompute_cost = RecomputeCost::Expensive,
+          .gradient = {.operands = ReadOperands::OfOthers},
+          .is_product = true};
 }
 
 }  // namespace shardplan

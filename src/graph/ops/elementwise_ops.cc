@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Elementwise operations: sums, differences, products, quotients and maxima of
-// two tensors, broadcast; further below, functions of one tensor.
+// two tensors, broadcast; functions of one tensor, and activation functions.
 #include <cmath>
 #include <limits>
 #include <string>
@@ -12,58 +12,93 @@
 namespace shardplan {
 namespace {
 
-struct Add {
-  explicit Add(const Attributes& /*attributes*/) {}
-  template <typename T>
-  T real(T a, T b) const {
-    return a + b;
-  }
-  double field(double a, double b) const { return field::add(a, b); }
+using Kind = AttributeDef::Kind;
+
+constexpr double kInfinite = std::numeric_limits<double>::infinity();
+
+// A function without attributes, made of two lambdas.
+template <typename Real, typename Field>
+struct WithSurrogate {
+  explicit WithSurrogate(const Attributes&) {}
+  Real real;
+  Field field;
 };
 
-struct Subtract {
-  explicit Subtract(const Attributes& /*attributes*/) {}
-  template <typename T>
-  T real(T a, T b) const {
-    return a - b;
+// A polynomial as a surrogate.
+template <int... Coefficients>
+struct Cubic {
+  double operator()(double x) const {
+    return field_cubic(x, {Coefficients...});
   }
-  double field(double a, double b) const { return field::residue(a - b); }
 };
 
-struct Multiply {
-  explicit Multiply(const Attributes& /*attributes*/) {}
-  template <typename T>
-  T real(T a, T b) const {
-    return a * b;
+// A function that every ring has.
+template <typename OfRing>
+struct InRing {
+  explicit InRing(const Attributes&) {}
+  auto real(auto x, auto y) const {
+    return OfRing()(RealRing<decltype(x)>(), x, y);
   }
-  double field(double a, double b) const { return field::multiply(a, b); }
+  double field(double x, double y) const { return OfRing()(FieldRing(), x, y); }
 };
+
+// An operation on two operands; `Function` is as in graph/elementwise.h.
+template <typename Function>
+OpDef binary(std::string_view name, std::string_view summary,
+             Linearity linearity, RecomputeCost cost, GradientReads gradient) {
+  return {.name = name,
+          .summary = summary,
+          .min_operands = 2,
+          .linearity = linearity,
+          .factors = "every dimension that is not broadcast",
+          .infer = infer_broadcast,
+          .rule = elementwise_rule,
+          .flops = flops_per_element<1>,
+          .run = run_binary<Function>,
+          .recompute_cost = cost,
+          .gradient = std::move(gradient)};
+}
+template <typename OfRing>
+OpDef binary(std::string_view name, std::string_view summary,
+             Linearity linearity, RecomputeCost cost, GradientReads gradient,
+             OfRing) {
+  return binary<InRing<OfRing>>(name, summary, linearity, cost,
+                                std::move(gradient));
+}
+
+// An operation on one operand.
+template <typename Function, int64_t Steps = 1>
+OpDef unary(std::string_view name, std::string_view summary,
+            GradientReads gradient) {
+  return {.name = name,
+          .summary = summary,
+          .factors = "every dimension",
+          .infer = infer_same,
+          .rule = elementwise_rule,
+          .flops = flops_per_element<Steps>,
+          .run = run_unary<Function>,
+          .recompute_cost = RecomputeCost::Pointwise,
+          .gradient = std::move(gradient)};
+}
+template <int64_t Steps = 1, typename Real, typename Field>
+OpDef unary(std::string_view name, std::string_view summary,
+            GradientReads gradient, Real, Field) {
+  return unary<WithSurrogate<Real, Field>, Steps>(name, summary,
+                                                  std::move(gradient));
+}
 
 struct Divide {
-  explicit Divide(const Attributes& /*attributes*/) {}
-  template <typename T>
-  T real(T a, T b) const {
-    return a / b;
+  explicit Divide(const Attributes&) {}
+  auto real(auto x, auto y) const { return x / y; }
+  double field(double x, double inverse) const {
+    return field::multiply(x, inverse);
   }
-  double field(double a, double inverse) const {
-    return field::multiply(a, inverse);
-  }
-};
-
-// Returns NaN if either operand is NaN.
-struct Maximum {
-  explicit Maximum(const Attributes& /*attributes*/) {}
-  template <typename T>
-  T real(T a, T b) const {
-    return a > b || std::isnan(a) ? a : b;
-  }
-  double field(double a, double b) const { return field::maximum(a, b); }
 };
 
 // In the field, divisors are inverted before they are broadcast, because an
 // inverse costs forty products.
-Tensor run_divide(std::span<const Tensor> operands,
-                  const Attributes& attributes, const RunContext& context) {
+Tensor run_divide(TensorSpan operands, const Attributes& attributes,
+                  const RunContext& context) {
   std::vector<Tensor> both(operands.begin(), operands.end());
   if (context.arithmetic == Arithmetic::Field) {
     both[1] = make_tensor(Element::F64, operands[1].shape);
@@ -72,216 +107,43 @@ Tensor run_divide(std::span<const Tensor> operands,
   return run_binary<Divide>(both, attributes, context);
 }
 
-template <typename Function>
-OpDef binary(std::string_view name, std::string_view summary,
-             Linearity linearity) {
-  OpDef op;
-  op.name = name;
-  op.summary = summary;
-  op.min_operands = 2;
-  op.max_operands = 2;
-  op.linearity = linearity;
-  op.factors = "every dimension that is not broadcast";
-  op.infer = infer_broadcast;
-  op.rule = elementwise_rule;
-  op.flops = flops_per_element<1>;
-  op.run = run_binary<Function>;
-  return op;
-}
+// A number among the attributes.
+struct Constant {
+  Constant(const Attributes& attributes, std::string_view name)
+      : number(number_of(attributes, name, 0)),
+        residue(field::constant(number)) {}
+  double number;
+  double residue;
+};
 
-}  // namespace
-
-OpDef add_op() {
-  OpDef op = binary<Add>("add", "x + y, broadcast", Linearity::Additive);
-  op.recompute_cost = RecomputeCost::Cheap;
-  op.gradient = {.operands = ReadOperands::None};
-  op.second_sign = 1;
-  return op;
-}
-
-OpDef subtract_op() {
-  OpDef op =
-      binary<Subtract>("subtract", "x - y, broadcast", Linearity::Additive);
-  op.recompute_cost = RecomputeCost::Cheap;
-  op.gradient = {.operands = ReadOperands::None};
-  op.second_sign = -1;
-  return op;
-}
-
-OpDef multiply_op() {
-  OpDef op =
-      binary<Multiply>("multiply", "x * y, broadcast", Linearity::Multilinear);
-  op.recompute_cost = RecomputeCost::Pointwise;
-  op.gradient = {.operands = ReadOperands::OfOthers};
-  return op;
-}
-
-OpDef divide_op() {
-  OpDef op = binary<Divide>("divide", "x / y, broadcast", Linearity::None);
-  op.run = run_divide;
-  op.recompute_cost = RecomputeCost::Cheap;
-  op.gradient = {.operands = ReadOperands::All};
-  return op;
-}
-
-OpDef maximum_op() {
-  OpDef op = binary<Maximum>("maximum", "the larger of x and y, broadcast",
-                             Linearity::None);
-  op.recompute_cost = RecomputeCost::Pointwise;
-  op.gradient = {.operands = ReadOperands::All};
-  op.picks_operand = true;
-  return op;
-}
-
-// Powers, exponentials and multiples of a tensor, element by element.
-
-namespace {
-
-class Scale {
- public:
-  explicit Scale(const Attributes& attributes)
-      : by_(number_of(attributes, "by", 1)), residue_(field::constant(by_)) {}
-  template <typename T>
-  T real(T x) const {
-    return x * static_cast<T>(by_);
-  }
-  double field(double x) const { return field::multiply(x, residue_); }
-
- private:
-  double by_;
-  double residue_;
+struct Scale : Constant {
+  explicit Scale(const Attributes& attributes) : Constant(attributes, "by") {}
+  auto real(auto x) const { return x * static_cast<decltype(x)>(number); }
+  double field(double x) const { return field::multiply(x, residue); }
 };
 
 // It is not additive: on partial sums, the constant would be added once per
 // part.
-class Shift {
- public:
-  explicit Shift(const Attributes& attributes)
-      : by_(number_of(attributes, "by", 0)), residue_(field::constant(by_)) {}
-  template <typename T>
-  T real(T x) const {
-    return x + static_cast<T>(by_);
-  }
-  double field(double x) const { return field::add(x, residue_); }
-
- private:
-  double by_;
-  double residue_;
+struct Shift : Constant {
+  explicit Shift(const Attributes& attributes) : Constant(attributes, "by") {}
+  auto real(auto x) const { return x + static_cast<decltype(x)>(number); }
+  double field(double x) const { return field::add(x, residue); }
 };
 
-struct Negate {
-  explicit Negate(const Attributes& /*attributes*/) {}
-  template <typename T>
-  T real(T x) const {
-    return -x;
-  }
-  double field(double x) const { return field::residue(-x); }
-};
-
-struct Square {
-  explicit Square(const Attributes& /*attributes*/) {}
-  template <typename T>
-  T real(T x) const {
-    return x * x;
-  }
-  double field(double x) const { return field::multiply(x, x); }
-};
-
-struct Exp {
-  explicit Exp(const Attributes& /*attributes*/) {}
-  template <typename T>
-  T real(T x) const {
-    return std::exp(x);
-  }
-  double field(double x) const { return field_cubic(x, {1, 1, 524287, 3}); }
-};
-
-class Rsqrt {
- public:
+struct Rsqrt : Constant {
   explicit Rsqrt(const Attributes& attributes)
-      : epsilon_(number_of(attributes, "epsilon", 0)),
-        residue_(field::constant(epsilon_)) {}
-  template <typename T>
-  T real(T x) const {
-    return 1 / std::sqrt(x + static_cast<T>(epsilon_));
+      : Constant(attributes, "epsilon") {}
+  auto real(auto x) const {
+    return 1 / std::sqrt(x + static_cast<decltype(x)>(number));
   }
   double field(double x) const {
-    return field::inverse(field::add(x, residue_));
+    return field::inverse(field::add(x, residue));
   }
-
- private:
-  double epsilon_;
-  double residue_;
 };
 
-template <typename Function>
-OpDef unary(std::string_view name, std::string_view summary) {
-  OpDef op;
-  op.name = name;
-  op.summary = summary;
-  op.factors = "every dimension";
-  op.infer = infer_same;
-  op.rule = elementwise_rule;
-  op.flops = flops_per_element<1>;
-  op.run = run_unary<Function>;
-  op.recompute_cost = RecomputeCost::Pointwise;
-  return op;
-}
-
-}  // namespace
-
-OpDef scale_op() {
-  OpDef op = unary<Scale>("scale", "x times a constant");
-  op.linearity = Linearity::Additive;
-  op.attributes = {
-      {"by", AttributeDef::Kind::Number, true, "the number to multiply by"}};
-  op.is_multiple = true;
-  op.gradient = {.operands = ReadOperands::None};
-  return op;
-}
-
-OpDef shift_op() {
-  OpDef op = unary<Shift>("shift", "x plus a constant");
-  op.attributes = {
-      {"by", AttributeDef::Kind::Number, true, "the number to add"}};
-  op.gradient = {.operands = ReadOperands::None};
-  return op;
-}
-
-OpDef negate_op() {
-  OpDef op = unary<Negate>("negate", "-x");
-  op.linearity = Linearity::Additive;
-  op.gradient = {.operands = ReadOperands::None};
-  return op;
-}
-
-OpDef square_op() {
-  OpDef op = unary<Square>("square", "x squared, element by element");
-  op.gradient = {.operands = ReadOperands::All};
-  op.inner_steps = [](const Attributes&) { return InnerSteps::Power; };
-  return op;
-}
-
-OpDef exp_op() {
-  OpDef op = unary<Exp>("exp", "e to the power of x");
-  op.gradient = {.operands = ReadOperands::None, .result = true};
-  return op;
-}
-
-OpDef rsqrt_op() {
-  OpDef op = unary<Rsqrt>("rsqrt", "1 / sqrt(x + epsilon)");
-  op.attributes = {{"epsilon", AttributeDef::Kind::Number, false,
-                    "added before the root; default 0"}};
-  op.flops = flops_per_element<3>;
-  op.recompute_cost = RecomputeCost::Cheap;
-  op.gradient = {.operands = ReadOperands::None, .result = true};
-  return op;
-}
-
-// Activation functions. No intermediate value overflows, because exp is only
-// computed for numbers that are not positive.
-
-namespace {
+// In activation functions, no intermediate value overflows, because exp is only
+// computed for numbers that are not positive. Their surrogates in the field are
+// cubic polynomials, no two alike.
 
 template <typename T>
 T sigmoid(T x) {
@@ -290,30 +152,18 @@ T sigmoid(T x) {
   return e / (1 + e);
 }
 
-// Their surrogates in the field are cubic polynomials, no two alike.
-
-struct Relu {
-  explicit Relu(const Attributes& /*attributes*/) {}
-  template <typename T>
-  T real(T x) const {
-    return x < 0 ? T{0} : x;  // keeps NaN
-  }
-  double field(double x) const { return field_cubic(x, {7, 5, 11, 2}); }
-};
-
 bool is_by_tanh(const Attributes& attributes) {
   return text_of(attributes, "approximate", "tanh") == "tanh";
 }
 
 // GELU: x Phi(x) (Hendrycks and Gimpel, "Gaussian Error Linear Units", 2016),
 // or its approximation by tanh, which is jax.nn.gelu's default.
-class Gelu {
- public:
+struct Gelu {
   explicit Gelu(const Attributes& attributes)
-      : by_tanh_(is_by_tanh(attributes)) {}
+      : by_tanh(is_by_tanh(attributes)) {}
   template <typename T>
   T real(T x) const {
-    if (!by_tanh_) {
+    if (!by_tanh) {
       constexpr double kSqrtHalf = 0.70710678118654752440;
       return x * (std::erfc(-x * static_cast<T>(kSqrtHalf)) / 2);
     }
@@ -323,126 +173,155 @@ class Gelu {
     return x * sigmoid(2 * u);  // (1 + tanh(u)) / 2, without cancellation
   }
   double field(double x) const {
-    return by_tanh_ ? field_cubic(x, {13, 524287, 17, 4})
-                    : field_cubic(x, {19, 524287, 23, 6});
+    return by_tanh ? field_cubic(x, {13, 524287, 17, 4})
+                   : field_cubic(x, {19, 524287, 23, 6});
   }
 
- private:
-  bool by_tanh_;
+  bool by_tanh;
 };
 
-struct Silu {
-  explicit Silu(const Attributes& /*attributes*/) {}
-  template <typename T>
-  T real(T x) const {
-    return x * sigmoid(x);
-  }
-  double field(double x) const { return field_cubic(x, {29, 31, 8, 37}); }
-};
-
-struct Tanh {
-  explicit Tanh(const Attributes& /*attributes*/) {}
-  template <typename T>
-  T real(T x) const {
-    return std::tanh(x);
-  }
-  double field(double x) const { return field_cubic(x, {41, 1, 43, 349524}); }
-};
-
-struct Sigmoid {
-  explicit Sigmoid(const Attributes& /*attributes*/) {}
-  template <typename T>
-  T real(T x) const {
-    return sigmoid(x);
-  }
-  double field(double x) const { return field_cubic(x, {47, 262143, 53, 9}); }
-};
-
-// Returns ln(1 + e to the power of x).
-struct Softplus {
-  explicit Softplus(const Attributes& /*attributes*/) {}
-  template <typename T>
-  T real(T x) const {
-    return (x > 0 ? x : T{0}) + std::log1p(std::exp(-std::abs(x)));
-  }
-  double field(double x) const { return field_cubic(x, {59, 61, 349523, 10}); }
-};
-
-std::optional<Shape> infer_gelu(std::span<const Shape> operands,
+std::optional<Shape> infer_gelu(ShapeSpan operands,
                                 const Attributes& attributes, Span where,
                                 Diagnostics& diags) {
   const std::string_view kind = text_of(attributes, "approximate", "tanh");
   if (kind == "tanh" || kind == "none") return operands[0];
-  return diags
-      .error(Code::InvalidGraph, where,
-             "`approximate` of gelu is " + in_backticks(kind))
-      .help("write `tanh` (the default) or `none`");
+  return refuse(diags, where, "`approximate` of gelu is " + in_backticks(kind),
+                "write `tanh` (the default) or `none`");
 }
 
-class Clamp {
- public:
+struct Clamp {
   explicit Clamp(const Attributes& attributes)
-      : least_(number_of(attributes, "min",
-                         -std::numeric_limits<double>::infinity())),
-        most_(number_of(attributes, "max",
-                        std::numeric_limits<double>::infinity())) {}
+      : least(number_of(attributes, "min", -kInfinite)),
+        most(number_of(attributes, "max", kInfinite)) {}
   template <typename T>
   T real(T x) const {
-    if (x < static_cast<T>(least_)) return static_cast<T>(least_);
-    return x > static_cast<T>(most_) ? static_cast<T>(most_) : x;  // keeps NaN
+    if (x < static_cast<T>(least)) return static_cast<T>(least);
+    return x > static_cast<T>(most) ? static_cast<T>(most) : x;  // keeps NaN
   }
   double field(double x) const { return field_cubic(x, {59, 3, 61, 14}); }
 
- private:
-  double least_;
-  double most_;
+  double least;
+  double most;
 };
 
-std::optional<Shape> infer_clamped(std::span<const Shape> operands,
+std::optional<Shape> infer_clamped(ShapeSpan operands,
                                    const Attributes& attributes, Span where,
                                    Diagnostics& diags) {
   const bool bounded = attributes.contains("min") || attributes.contains("max");
-  const double infinite = std::numeric_limits<double>::infinity();
-  if (bounded && number_of(attributes, "min", -infinite) <=
-                     number_of(attributes, "max", infinite)) {
-    return operands[0];
-  }
+  const Clamp clamp(attributes);
+  if (bounded && clamp.least <= clamp.most) return operands[0];
   return refuse(diags, where,
                 bounded ? "`min` of clamp exceeds `max`"
                         : "clamp has neither `min` nor `max`",
                 "give one of them, or both");
 }
 
-// `Steps` is the number of steps per element; for gelu, that of its default.
-template <typename Function, int64_t Steps>
-OpDef activation(std::string_view name, std::string_view summary) {
-  OpDef op;
-  op.name = name;
-  op.summary = summary;
-  op.factors = "every dimension";
-  op.infer = infer_same;
-  op.rule = elementwise_rule;
-  op.flops = flops_per_element<Steps>;
-  op.run = run_unary<Function>;
-  op.recompute_cost = RecomputeCost::Pointwise;
-  return op;
-}
-
 }  // namespace
 
-OpDef relu_op() {
-  OpDef op = activation<Relu, 1>("relu", "max(x, 0)");
-  op.gradient = {.operands = ReadOperands::None, .result = true};
+OpDef add_op() {
+  OpDef op = binary("add", "x + y, broadcast", Linearity::Additive,
+                    RecomputeCost::Cheap, {.operands = ReadOperands::None},
+                    [](auto ring, auto x, auto y) { return ring.add(x, y); });
+  op.second_sign = 1;
   return op;
 }
 
+OpDef subtract_op() {
+  OpDef op =
+      binary("subtract", "x - y, broadcast", Linearity::Additive,
+             RecomputeCost::Cheap, {.operands = ReadOperands::None},
+             [](auto ring, auto x, auto y) { return ring.subtract(x, y); });
+  op.second_sign = -1;
+  return op;
+}
+
+OpDef multiply_op() {
+  return binary("multiply", "x * y, broadcast", Linearity::Multilinear,
+                RecomputeCost::Pointwise, {.operands = ReadOperands::OfOthers},
+                [](auto ring, auto x, auto y) { return ring.multiply(x, y); });
+}
+
+OpDef divide_op() {
+  OpDef op =
+      binary<Divide>("divide", "x / y, broadcast", Linearity::None,
+                     RecomputeCost::Cheap, {.operands = ReadOperands::All});
+  op.run = run_divide;
+  return op;
+}
+
+OpDef maximum_op() {
+  OpDef op =
+      binary("maximum", "the larger of x and y, broadcast", Linearity::None,
+             RecomputeCost::Pointwise, {.operands = ReadOperands::All},
+             [](auto ring, auto x, auto y) { return ring.maximum(x, y); });
+  op.picks_operand = true;
+  return op;
+}
+
+OpDef scale_op() {
+  OpDef op = unary<Scale>("scale", "x times a constant",
+                          {.operands = ReadOperands::None});
+  op.linearity = Linearity::Additive;
+  op.attributes = {{"by", Kind::Number, true, "the number to multiply by"}};
+  op.is_multiple = true;
+  return op;
+}
+
+OpDef shift_op() {
+  OpDef op = unary<Shift>("shift", "x plus a constant",
+                          {.operands = ReadOperands::None});
+  op.attributes = {{"by", Kind::Number, true, "the number to add"}};
+  return op;
+}
+
+OpDef negate_op() {
+  OpDef op = unary(
+      "negate", "-x", {.operands = ReadOperands::None},
+      [](auto x) { return -x; }, [](double x) { return field::residue(-x); });
+  op.linearity = Linearity::Additive;
+  return op;
+}
+
+OpDef square_op() {
+  OpDef op = unary(
+      "square", "x squared, element by element",
+      {.operands = ReadOperands::All}, [](auto x) { return x * x; },
+      [](double x) { return field::multiply(x, x); });
+  op.inner_steps = [](const Attributes&) { return InnerSteps::Power; };
+  return op;
+}
+
+OpDef exp_op() {
+  return unary(
+      "exp", "e to the power of x",
+      {.operands = ReadOperands::None, .result = true},
+      [](auto x) { return std::exp(x); }, Cubic<1, 1, 524287, 3>());
+}
+
+OpDef rsqrt_op() {
+  OpDef op = unary<Rsqrt, 3>("rsqrt", "1 / sqrt(x + epsilon)",
+                             {.operands = ReadOperands::None, .result = true});
+  op.attributes = {
+      {"epsilon", Kind::Number, false, "added before the root; default 0"}};
+  op.recompute_cost = RecomputeCost::Cheap;
+  return op;
+}
+
+OpDef relu_op() {
+  return unary(
+      "relu", "max(x, 0)", {.operands = ReadOperands::None, .result = true},
+      [](auto x) { return x < 0 ? decltype(x){0} : x; },  // keeps NaN
+      Cubic<7, 5, 11, 2>());
+}
+
+// Counts the steps of the default, the approximation.
 OpDef gelu_op() {
-  OpDef op = activation<Gelu, 9>("gelu",
-                                 "x Phi(x), Phi being the standard normal CDF");
-  op.attributes = {{"approximate", AttributeDef::Kind::Text, false,
+  OpDef op =
+      unary<Gelu, 9>("gelu", "x Phi(x), Phi being the standard normal CDF",
+                     {.operands = ReadOperands::All});
+  op.attributes = {{"approximate", Kind::Text, false,
                     "`tanh` (default) or `none`, as in PyTorch"}};
   op.infer = infer_gelu;
-  op.gradient = {.operands = ReadOperands::All};
   op.inner_steps = [](const Attributes& attributes) {
     return is_by_tanh(attributes) ? InnerSteps::Tanh : InnerSteps::None;
   };
@@ -450,39 +329,41 @@ OpDef gelu_op() {
 }
 
 OpDef clamp_op() {
-  OpDef op = activation<Clamp, 2>("clamp", "x limited to the range [min, max]");
-  op.attributes = {
-      {"min", AttributeDef::Kind::Number, false, "lower bound; default none"},
-      {"max", AttributeDef::Kind::Number, false, "upper bound; default none"}};
+  OpDef op = unary<Clamp, 2>("clamp", "x limited to the range [min, max]",
+                             {.operands = ReadOperands::All});
+  op.attributes = {{"min", Kind::Number, false, "lower bound; default none"},
+                   {"max", Kind::Number, false, "upper bound; default none"}};
   op.infer = infer_clamped;
-  op.gradient = {.operands = ReadOperands::All};
   return op;
 }
 
 OpDef silu_op() {
-  OpDef op = activation<Silu, 5>("silu", "x sigmoid(x)");
-  op.gradient = {.operands = ReadOperands::All};
+  OpDef op = unary<5>(
+      "silu", "x sigmoid(x)", {.operands = ReadOperands::All},
+      [](auto x) { return x * sigmoid(x); }, Cubic<29, 31, 8, 37>());
   op.inner_steps = [](const Attributes&) { return InnerSteps::Sigmoid; };
   return op;
 }
 
 OpDef tanh_op() {
-  OpDef op = activation<Tanh, 1>("tanh", "hyperbolic tangent");
-  op.gradient = {.operands = ReadOperands::None, .result = true};
-  return op;
+  return unary(
+      "tanh", "hyperbolic tangent",
+      {.operands = ReadOperands::None, .result = true},
+      [](auto x) { return std::tanh(x); }, Cubic<41, 1, 43, 349524>());
 }
 
 OpDef softplus_op() {
-  OpDef op = activation<Softplus, 4>("softplus", "ln(1 + e to the power of x)");
-  op.gradient = {.operands = ReadOperands::All};
-  return op;
+  return unary<4>(
+      "softplus", "ln(1 + e to the power of x)",
+      {.operands = ReadOperands::All}, [](auto x) { return softplus(x); },
+      Cubic<59, 61, 349523, 10>());
 }
 
 OpDef sigmoid_op() {
-  OpDef op =
-      activation<Sigmoid, 4>("sigmoid", "1 / (1 + e to the power of -x)");
-  op.gradient = {.operands = ReadOperands::None, .result = true};
-  return op;
+  return unary<4>(
+      "sigmoid", "1 / (1 + e to the power of -x)",
+      {.operands = ReadOperands::None, .result = true},
+      [](auto x) { return sigmoid(x); }, Cubic<47, 262143, 53, 9>());
 }
 
 }  // namespace shardplan

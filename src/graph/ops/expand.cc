@@ -6,7 +6,9 @@
 namespace shardplan {
 namespace {
 
-std::optional<Shape> infer_expanded(std::span<const Shape> operands,
+using Kind = AttributeDef::Kind;
+
+std::optional<Shape> infer_expanded(ShapeSpan operands,
                                     const Attributes& attributes, Span where,
                                     Diagnostics& diags) {
   const Shape& x = operands[0];
@@ -24,13 +26,10 @@ std::optional<Shape> infer_expanded(std::span<const Shape> operands,
                 "each size must equal the operand's, unless that is 1");
 }
 
-ShardingRule expansion_rule(std::span<const Shape> operands,
-                            const Attributes& attributes) {
+ShardingRule expansion_rule(ShapeSpan operands, const Attributes& attributes) {
   ShardingRule rule;
   const Shape& x = operands[0];
-  for (const int64_t size : integers_of(attributes, "shape")) {
-    rule.result.push_back(add_factor(rule, size, FactorKind::Pass));
-  }
+  rule.result = add_factors(rule, integers_of(attributes, "shape"));
   std::vector<DimFactors>& own = rule.operands.emplace_back();
   const size_t added = rule.result.size() - x.size();
   for (size_t i = 0; i < x.size(); ++i) {
@@ -39,33 +38,26 @@ ShardingRule expansion_rule(std::span<const Shape> operands,
   return rule;
 }
 
-Tensor run_expanded(std::span<const Tensor> operands,
-                    const Attributes& /*attributes*/,
+Tensor run_expanded(TensorSpan operands, const Attributes&,
                     const RunContext& context) {
-  Shape shape;
-  for (const DimFactors& dim : context.rule->result) {
-    shape.push_back(range_of(dim, context).size);
-  }
-  return copy(broadcast_to(operands[0], shape));
+  return copy(broadcast_to(operands[0], result_shape(context)));
 }
 
 }  // namespace
 
 OpDef expand_op() {
-  OpDef op;
-  op.name = "expand";
-  op.summary = "x broadcast along sizes of 1 and missing leading dimensions";
-  op.linearity = Linearity::Additive;
-  op.attributes = {
-      {"shape", AttributeDef::Kind::Integers, true, "the result's shape"}};
-  op.factors = "every dimension";
-  op.infer = infer_expanded;
-  op.rule = expansion_rule;
-  op.flops = flops_per_element<0>;
-  op.run = run_expanded;
-  op.recompute_cost = RecomputeCost::View;
-  op.gradient = {.operands = ReadOperands::None};
-  return op;
+  return {
+      .name = "expand",
+      .summary = "x broadcast along sizes of 1 and missing leading dimensions",
+      .linearity = Linearity::Additive,
+      .attributes = {{"shape", Kind::Integers, true, "the result's shape"}},
+      .factors = "every dimension",
+      .infer = infer_expanded,
+      .rule = expansion_rule,
+      .flops = flops_per_element<0>,
+      .run = run_expanded,
+      .recompute_cost = RecomputeCost::View,
+      .gradient = {.operands = ReadOperands::None}};
 }
 
 }  // namespace shardplan

@@ -1,52 +1,48 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operations along the length of a sequence: convolutions that see no later
 // token, and recurrences. None of them allows sharding of the length.
+//
+// causal_convolution: a depthwise convolution in which the last number of a
+// kernel multiplies the token itself, like PyTorch's Conv1d with as many groups
+// as channels, padded by kernel - 1 and cut to the length.
+//
+// linear_recurrence: a state per head, [N, P], that decays with every token,
+// which then adds to it:
+//
+//   S_t = decay_t S_(t-1) + key_t value_t^T      y_t = query_t^T S_t
+//
+// This is the dual form of Mamba 2 (Dao and Gu, "Transformers are SSMs", 2024,
+// eq. 5) with C, B and dt x as query, key and value; the selective scan of
+// Mamba with a decay for every number of the state; and the matrix memory of
+// xLSTM (Beck et al., 2024) without its stabiliser. Heads of one group share
+// query and key. Sharding the state's N gives partial sums.
+//
+// delta_recurrence: the gated delta rule (Yang et al., "Gated Delta Networks",
+// 2024, eq. 10) does not write the value but the part of it that the state
+// lacks, at a rate:
+//
+//   S'_t = decay_t S_(t-1)
+//   S_t = S'_t + key_t (rate_t (value_t - key_t^T S'_t))^T
+//
+// This needs all of N at once.
+//
+// decaying_maximum: m_t = max(m_(t-1) + decay_t, x_t), starting at 0. This is
+// the stabiliser of exponential gates, whose numbers are logarithms (Beck et
+// al., "xLSTM", 2024, eq. 15).
 #include <algorithm>
-#include <cmath>
 #include <string>
 #include <vector>
 
+#include "base/checked.h"
 #include "graph/elementwise.h"
 #include "graph/ops/ops.h"
 
 namespace shardplan {
 namespace {
 
-// Sums, products and maxima of numbers, and their surrogates in the field.
-template <typename T>
-struct RealRing {
-  using Number = T;
-  static T add(T a, T b) { return a + b; }
-  static T multiply(T a, T b) { return a * b; }
-  static T subtract(T a, T b) { return a - b; }
-  static T maximum(T a, T b) { return a > b || std::isnan(a) ? a : b; }
-};
-struct FieldRing {
-  using Number = double;
-  static double add(double a, double b) { return field::add(a, b); }
-  static double multiply(double a, double b) { return field::multiply(a, b); }
-  static double subtract(double a, double b) { return field::residue(a - b); }
-  static double maximum(double a, double b) { return field::maximum(a, b); }
-};
+using Kind = AttributeDef::Kind;
 
-template <typename Function>
-void for_ring(Arithmetic arithmetic, const Function& function) {
-  switch (arithmetic) {
-    case Arithmetic::F32:
-      return function(RealRing<float>{});
-    case Arithmetic::F64:
-      return function(RealRing<double>{});
-    case Arithmetic::Field:
-      return function(FieldRing{});
-  }
-}
-
-// A depthwise convolution in which the last number of a kernel multiplies the
-// token itself, like PyTorch's Conv1d with as many groups as channels, padded
-// by kernel - 1 and cut to the length.
-
-std::optional<Shape> infer_convolved(std::span<const Shape> operands,
-                                     const Attributes& /*attributes*/,
+std::optional<Shape> infer_convolved(ShapeSpan operands, const Attributes&,
                                      Span where, Diagnostics& diags) {
   const Shape& x = operands[0];
   const Shape& kernel = operands[1];
@@ -60,102 +56,52 @@ std::optional<Shape> infer_convolved(std::span<const Shape> operands,
                 "give [batch, length, channels] and [channels, kernel]");
 }
 
-ShardingRule convolution_rule(std::span<const Shape> operands,
-                              const Attributes& /*attributes*/) {
+ShardingRule convolution_rule(ShapeSpan operands, const Attributes&) {
   ShardingRule rule;
-  const Shape& x = operands[0];
-  rule.result = {add_factor(rule, x[0], FactorKind::Pass),
-                 add_factor(rule, x[1], FactorKind::Whole),
-                 add_factor(rule, x[2], FactorKind::Pass)};
+  rule.result = add_factors(rule, operands[0], 1);
   rule.operands = {
       rule.result,
       {rule.result[2], add_factor(rule, operands[1][1], FactorKind::Whole)}};
   return rule;
 }
 
-int64_t convolution_flops(std::span<const Shape> operands, const Shape& result,
-                          const Attributes& /*attributes*/) {
+int64_t convolution_flops(ShapeSpan operands, const Shape& result,
+                          const Attributes&) {
   return saturating_product(saturating_product(2, operands[1][1]),
                             count_of(result));
 }
 
-template <typename Ring>
-void convolve(const Tensor& x, const Tensor& kernel, const Tensor& result) {
-  using T = typename Ring::Number;
-  const int64_t length = x.shape[1];
-  const int64_t channels = x.shape[2];
-  const int64_t taps = kernel.shape[1];
-  const T* weights = kernel.data<T>();
-  for (int64_t row = 0; row < x.shape[0] * length; ++row) {
-    const int64_t seen = std::min(row % length + 1, taps);
-    T* out = result.data<T>() + row * channels;
-    for (int64_t back = seen - 1; back >= 0; --back) {
-      const T* in = x.data<T>() + (row - back) * channels;
-      for (int64_t c = 0; c < channels; ++c) {
-        out[c] = Ring::add(
-            out[c], Ring::multiply(in[c], weights[(c + 1) * taps - 1 - back]));
-      }
-    }
-  }
-}
-
-Tensor run_convolved(std::span<const Tensor> operands,
-                     const Attributes& /*attributes*/,
+Tensor run_convolved(TensorSpan operands, const Attributes&,
                      const RunContext& context) {
   const Tensor x = contiguous(operands[0]);
   const Tensor kernel = contiguous(operands[1]);
   const Tensor result = make_tensor(element_of(context.arithmetic), x.shape);
-  for_ring(context.arithmetic,
-           [&](auto ring) { convolve<decltype(ring)>(x, kernel, result); });
+  const int64_t length = x.shape[1];
+  const int64_t channels = x.shape[2];
+  const int64_t taps = kernel.shape[1];
+  for_ring(context.arithmetic, [&]<typename Ring>(Ring) {
+    using T = typename Ring::Number;
+    const T* weights = kernel.data<T>();
+    for (int64_t row = 0; row < x.shape[0] * length; ++row) {
+      const int64_t seen = std::min(row % length + 1, taps);
+      T* out = result.data<T>() + row * channels;
+      for (int64_t back = seen - 1; back >= 0; --back) {
+        const T* in = x.data<T>() + (row - back) * channels;
+        for (int64_t c = 0; c < channels; ++c) {
+          out[c] = Ring::add(
+              out[c],
+              Ring::multiply(in[c], weights[(c + 1) * taps - 1 - back]));
+        }
+      }
+    }
+  });
   return result;
 }
 
-}  // namespace
-
-OpDef causal_convolution_op() {
-  OpDef op;
-  op.name = "causal_convolution";
-  op.summary =
-      "causal depthwise convolution of x [B, L, C] with kernels [C, K]";
-  op.min_operands = 2;
-  op.max_operands = 2;
-  op.linearity = Linearity::Multilinear;
-  op.factors = "B and C";
-  op.infer = infer_convolved;
-  op.rule = convolution_rule;
-  op.flops = convolution_flops;
-  op.run = run_convolved;
-  op.recompute_cost = RecomputeCost::Expensive;
-  op.gradient = {.operands = ReadOperands::OfOthers};
-  return op;
-}
-
-// Linear recurrence: a state per head, [N, P], that decays with every token,
-// which then adds to it:
-//
-//   S_t = decay_t S_(t-1) + key_t value_t^T      y_t = query_t^T S_t
-//
-// This is the dual form of Mamba 2 (Dao and Gu, "Transformers are SSMs", 2024,
-// eq. 5) with C, B and dt x as query, key and value; the selective scan of
-// Mamba with a decay for every number of the state; and the matrix memory of
-// xLSTM (Beck et al., 2024) without its stabiliser. Heads of one group share
-// query and key. Sharding the state's N gives partial sums.
-//
-// The gated delta rule (Yang et al., "Gated Delta Networks", 2024, eq. 10) does
-// not write the value but the part of it that the state lacks, at a rate:
-//
-//   S'_t = decay_t S_(t-1)
-//   S_t = S'_t + key_t (rate_t (value_t - key_t^T S'_t))^T
-//
-// This needs all of N at once.
-
-namespace {
-
 // The rate of the delta rule, [B, L, H], is the fifth operand.
-bool has_rates(std::span<const Shape> operands) { return operands.size() > 4; }
+bool has_rates(ShapeSpan operands) { return operands.size() > 4; }
 
-std::optional<Shape> infer_recurrence(std::span<const Shape> operands,
-                                      const Attributes& /*attributes*/,
+std::optional<Shape> infer_recurrence(ShapeSpan operands, const Attributes&,
                                       Span where, Diagnostics& diags) {
   const Shape& query = operands[0];
   const Shape& value = operands[2];
@@ -170,37 +116,36 @@ std::optional<Shape> infer_recurrence(std::span<const Shape> operands,
       (!has_rates(operands) ||
        operands[4] == Shape(value.begin(), value.begin() + 3));
   if (fits) return value;
-  const std::string rates = has_rates(operands) ? ", decays and rates " : "";
+  const bool rates = has_rates(operands);
   return refuse(
       diags, where,
-      "queries, keys, values" + (rates.empty() ? " and decays " : rates) +
+      std::string("queries, keys, values") +
+          (rates ? ", decays and rates " : " and decays ") +
           shapes_text(operands) + " do not fit",
       "give [B, L, G, N] twice, [B, L, H, P] and [B, L, H] or [B, L, H, N]" +
-          std::string(rates.empty() ? "" : ", then [B, L, H]") +
+          std::string(rates ? ", then [B, L, H]" : "") +
           ", H being a multiple of G");
 }
 
-ShardingRule recurrence_rule(std::span<const Shape> operands,
-                             const Attributes& /*attributes*/) {
+ShardingRule recurrence_rule(ShapeSpan operands, const Attributes&) {
   ShardingRule rule;
   const Shape& query = operands[0];
   const Shape& value = operands[2];
-  const DimFactors batch = add_factor(rule, query[0], FactorKind::Pass);
-  const DimFactors length = add_factor(rule, query[1], FactorKind::Whole);
-  const DimFactors groups = add_factor(rule, query[2], FactorKind::Pass);
-  DimFactors heads = groups;
+  std::vector<DimFactors> shared =
+      add_factors(rule, std::span(query).first(3), 1);
+  DimFactors heads = shared[2];
   const DimFactors in_group =
       add_factor(rule, value[2] / query[2], FactorKind::Pass);
   heads.insert(heads.end(), in_group.begin(), in_group.end());
   const DimFactors state =
       add_factor(rule, query[3],
                  has_rates(operands) ? FactorKind::Whole : FactorKind::Sum);
-  rule.result = {batch, length, heads,
-                 add_factor(rule, value[3], FactorKind::Pass)};
-  const std::vector<DimFactors> shared = {batch, length, groups, state};
-  std::vector<DimFactors> decay = {batch, length, heads};
-  const std::vector<DimFactors> rate = decay;
+  shared.push_back(state);
+  const std::vector<DimFactors> rate = {shared[0], shared[1], heads};
+  std::vector<DimFactors> decay = rate;
   if (operands[3].size() == 4) decay.push_back(state);
+  rule.result = rate;
+  rule.result.push_back(add_factor(rule, value[3], FactorKind::Pass));
   rule.operands = {shared, shared, rule.result, std::move(decay)};
   if (has_rates(operands)) rule.operands.push_back(rate);
   return rule;
@@ -209,8 +154,8 @@ ShardingRule recurrence_rule(std::span<const Shape> operands,
 // Counts, per number of a state, two products and a sum for the state, and a
 // product and a sum for the result. The delta rule adds a product and a sum for
 // the part of a value that the state has.
-int64_t recurrence_flops(std::span<const Shape> operands, const Shape& result,
-                         const Attributes& /*attributes*/) {
+int64_t recurrence_flops(ShapeSpan operands, const Shape& result,
+                         const Attributes&) {
   const int64_t each = has_rates(operands) ? 7 : 5;
   return saturating_product(saturating_product(each, operands[0][3]),
                             count_of(result));
@@ -221,7 +166,7 @@ class Recurrence {
   using T = typename Ring::Number;
 
  public:
-  Recurrence(std::span<const Tensor> operands, const Tensor& result)
+  Recurrence(TensorSpan operands, const Tensor& result)
       : query_(contiguous(operands[0])),
         key_(contiguous(operands[1])),
         value_(contiguous(operands[2])),
@@ -242,8 +187,8 @@ class Recurrence {
     // Columns of a state are independent, so only this many are held at once.
     const int64_t columns =
         std::clamp<int64_t>(kHeld / std::max<int64_t>(1, states_), 1, width_);
-    std::vector<T> state(static_cast<size_t>(states_ * columns));
-    change_.resize(static_cast<size_t>(columns));
+    std::vector<T> state(to_size(states_ * columns));
+    change_.resize(to_size(columns));
     for (int64_t b = 0; b < value_.shape[0]; ++b) {
       for (int64_t h = 0; h < heads; ++h) {
         for (int64_t first = 0; first < width_; first += columns) {
@@ -330,67 +275,17 @@ class Recurrence {
   std::vector<T> change_;  // of the state, by the delta rule
 };
 
-Tensor run_recurrence(std::span<const Tensor> operands,
-                      const Attributes& /*attributes*/,
+Tensor run_recurrence(TensorSpan operands, const Attributes&,
                       const RunContext& context) {
   const Tensor result =
       make_tensor(element_of(context.arithmetic), operands[2].shape);
-  for_ring(context.arithmetic, [&](auto ring) {
-    Recurrence<decltype(ring)>(operands, result).run();
+  for_ring(context.arithmetic, [&]<typename Ring>(Ring) {
+    Recurrence<Ring>(operands, result).run();
   });
   return result;
 }
 
-}  // namespace
-
-OpDef linear_recurrence_op() {
-  OpDef op;
-  op.name = "linear_recurrence";
-  op.summary =
-      "states S = decay S + key value^T, read by query^T S: query and key "
-      "[B, L, G, N], value [B, L, H, P], decay [B, L, H] or [B, L, H, N]";
-  op.min_operands = 4;
-  op.max_operands = 4;
-  op.linearity = Linearity::Multilinear;
-  op.linear_in = {0, 1, 2};
-  op.factors = "every dimension but L; N gives partial sums";
-  op.infer = infer_recurrence;
-  op.rule = recurrence_rule;
-  op.flops = recurrence_flops;
-  op.run = run_recurrence;
-  op.recompute_cost = RecomputeCost::Expensive;
-  op.gradient = {.operands = ReadOperands::All};
-  return op;
-}
-
-OpDef delta_recurrence_op() {
-  OpDef op;
-  op.name = "delta_recurrence";
-  op.summary =
-      "states S = S' + key (rate (value - key^T S'))^T with S' = decay S, read "
-      "by query^T S: shapes as in linear_recurrence, and rate [B, L, H]";
-  op.min_operands = 5;
-  op.max_operands = 5;
-  op.linearity = Linearity::Multilinear;
-  op.linear_in = {0, 2};
-  op.factors = "every dimension but L and N";
-  op.infer = infer_recurrence;
-  op.rule = recurrence_rule;
-  op.flops = recurrence_flops;
-  op.run = run_recurrence;
-  op.recompute_cost = RecomputeCost::Expensive;
-  op.gradient = {.operands = ReadOperands::All};
-  return op;
-}
-
-// Decaying maximum: m_t = max(m_(t-1) + decay_t, x_t), starting at 0. This is
-// the stabiliser of exponential gates, whose numbers are logarithms (Beck et
-// al., "xLSTM", 2024, eq. 15).
-
-namespace {
-
-std::optional<Shape> infer_decaying(std::span<const Shape> operands,
-                                    const Attributes& /*attributes*/,
+std::optional<Shape> infer_decaying(ShapeSpan operands, const Attributes&,
                                     Span where, Diagnostics& diags) {
   if (operands[0] == operands[1] && operands[0].size() >= 2) return operands[0];
   return refuse(diags, where,
@@ -398,73 +293,95 @@ std::optional<Shape> infer_decaying(std::span<const Shape> operands,
                 "give two values of the same shape [batch, length, ..]");
 }
 
-ShardingRule decaying_rule(std::span<const Shape> operands,
-                           const Attributes& /*attributes*/) {
-  ShardingRule rule;
-  for (size_t dim = 0; dim < operands[0].size(); ++dim) {
-    rule.result.push_back(
-        add_factor(rule, operands[0][dim],
-                   dim == 1 ? FactorKind::Whole : FactorKind::Pass));
-  }
-  rule.operands = {rule.result, rule.result};
-  return rule;
-}
-
-template <typename Ring>
-void run_down(const Tensor& x, const Tensor& decay, bool before,
-              const Tensor& result) {
-  using T = typename Ring::Number;
-  const int64_t batch = x.shape[0];
-  const int64_t length = x.shape[1];
-  if (x.elements() == 0) return;
-  const int64_t width = x.elements() / (batch * length);
-  std::vector<T> most(static_cast<size_t>(width));
-  for (int64_t b = 0; b < batch; ++b) {
-    std::fill(most.begin(), most.end(), T{0});
-    for (int64_t t = b * length; t < (b + 1) * length; ++t) {
-      const T* in = x.data<T>() + t * width;
-      const T* less = decay.data<T>() + t * width;
-      T* out = result.data<T>() + t * width;
-      for (int64_t i = 0; i < width; ++i) {
-        T& at = most[static_cast<size_t>(i)];
-        if (before) out[i] = at;
-        at = Ring::maximum(Ring::add(at, less[i]), in[i]);
-        if (!before) out[i] = at;
-      }
-    }
-  }
-}
-
-Tensor run_decaying(std::span<const Tensor> operands,
-                    const Attributes& attributes, const RunContext& context) {
+Tensor run_decaying(TensorSpan operands, const Attributes& attributes,
+                    const RunContext& context) {
   const Tensor x = contiguous(operands[0]);
   const Tensor decay = contiguous(operands[1]);
   const Tensor result = make_tensor(element_of(context.arithmetic), x.shape);
   const bool before = number_of(attributes, "before", 0) != 0;
-  for_ring(context.arithmetic, [&](auto ring) {
-    run_down<decltype(ring)>(x, decay, before, result);
+  if (x.elements() == 0) return result;
+  const int64_t length = x.shape[1];
+  const int64_t width = x.elements() / (x.shape[0] * length);
+  for_ring(context.arithmetic, [&]<typename Ring>(Ring) {
+    using T = typename Ring::Number;
+    std::vector<T> most(to_size(width));
+    for (int64_t t = 0; t < x.shape[0] * length; ++t) {
+      if (t % length == 0) std::fill(most.begin(), most.end(), T{0});
+      const T* in = x.data<T>() + t * width;
+      const T* less = decay.data<T>() + t * width;
+      T* out = result.data<T>() + t * width;
+      for (T& at : most) {
+        if (before) *out = at;
+        at = Ring::maximum(Ring::add(at, *less++), *in++);
+        if (!before) *out = at;
+        ++out;
+      }
+    }
   });
   return result;
 }
 
 }  // namespace
 
-OpDef decaying_maximum_op() {
-  OpDef op;
-  op.name = "decaying_maximum";
-  op.summary = "m = max(m + decay, x) along the rows of x [B, L, ..], from 0";
-  op.min_operands = 2;
-  op.max_operands = 2;
-  op.attributes = {{"before", AttributeDef::Kind::Number, false,
-                    "1: give m before each row; default 0"}};
-  op.factors = "every dimension but L";
-  op.infer = infer_decaying;
-  op.rule = decaying_rule;
-  op.flops = flops_per_element<2>;
-  op.run = run_decaying;
-  op.recompute_cost = RecomputeCost::Expensive;
-  op.gradient = {.operands = ReadOperands::All, .result = true};
+OpDef causal_convolution_op() {
+  return {.name = "causal_convolution",
+          .summary =
+              "causal depthwise convolution of x [B, L, C] with kernels [C, K]",
+          .min_operands = 2,
+          .linearity = Linearity::Multilinear,
+          .factors = "B and C",
+          .infer = infer_convolved,
+          .rule = convolution_rule,
+          .flops = convolution_flops,
+          .run = run_convolved,
+          .recompute_cost = RecomputeCost::Expensive,
+          .gradient = {.operands = ReadOperands::OfOthers}};
+}
+
+OpDef linear_recurrence_op() {
+  return {
+      .name = "linear_recurrence",
+      .summary =
+          "states S = decay S + key value^T, read by query^T S: query and key "
+          "[B, L, G, N], value [B, L, H, P], decay [B, L, H] or [B, L, H, N]",
+      .min_operands = 4,
+      .linearity = Linearity::Multilinear,
+      .linear_in = {0, 1, 2},
+      .factors = "every dimension but L; N gives partial sums",
+      .infer = infer_recurrence,
+      .rule = recurrence_rule,
+      .flops = recurrence_flops,
+      .run = run_recurrence,
+      .recompute_cost = RecomputeCost::Expensive,
+      .gradient = {.operands = ReadOperands::All}};
+}
+
+OpDef delta_recurrence_op() {
+  OpDef op = linear_recurrence_op();
+  op.name = "delta_recurrence";
+  op.summary =
+      "states S = S' + key (rate (value - key^T S'))^T with S' = decay S, read "
+      "by query^T S: shapes as in linear_recurrence, and rate [B, L, H]";
+  op.min_operands = op.max_operands = 5;
+  op.linear_in = {0, 2};
+  op.factors = "every dimension but L and N";
   return op;
+}
+
+OpDef decaying_maximum_op() {
+  return {
+      .name = "decaying_maximum",
+      .summary = "m = max(m + decay, x) along the rows of x [B, L, ..], from 0",
+      .min_operands = 2,
+      .attributes = {{"before", Kind::Number, false,
+                      "1: give m before each row; default 0"}},
+      .factors = "every dimension but L",
+      .infer = infer_decaying,
+      .rule = whole_length_rule,
+      .flops = flops_per_element<2>,
+      .run = run_decaying,
+      .recompute_cost = RecomputeCost::Expensive,
+      .gradient = {.operands = ReadOperands::All, .result = true}};
 }
 
 }  // namespace shardplan

@@ -15,6 +15,8 @@
 namespace shardplan {
 namespace {
 
+using Kind = AttributeDef::Kind;
+
 bool keeps_dims(const Attributes& attributes) {
   return integer_of(attributes, "keep", 1) != 0;
 }
@@ -22,68 +24,72 @@ bool keeps_dims(const Attributes& attributes) {
 std::vector<bool> reduced_dims(const Attributes& attributes, size_t rank) {
   std::vector<bool> reduced(rank, false);
   for (const int64_t dim : integers_of(attributes, "dims")) {
-    reduced[static_cast<size_t>(dim_at(dim, rank))] = true;
+    reduced[dim_at(dim, rank)] = true;
   }
   return reduced;
 }
 
-std::optional<Shape> infer_reduced(std::span<const Shape> operands,
+// Returns the result's dimensions: those of the operand, and `one` for those
+// that are reduced but kept.
+template <typename Dim>
+std::vector<Dim> result_dims(const std::vector<Dim>& dims, const Dim& one,
+                             const Attributes& attributes) {
+  const std::vector<bool> reduced = reduced_dims(attributes, dims.size());
+  std::vector<Dim> result;
+  for (size_t dim = 0; dim < dims.size(); ++dim) {
+    if (!reduced[dim]) {
+      result.push_back(dims[dim]);
+    } else if (keeps_dims(attributes)) {
+      result.push_back(one);
+    }
+  }
+  return result;
+}
+
+std::optional<Shape> infer_reduced(ShapeSpan operands,
                                    const Attributes& attributes, Span where,
                                    Diagnostics& diags) {
   const Shape& shape = operands[0];
-  std::set<int> seen;
+  std::set<size_t> seen;
   for (const int64_t dim : integers_of(attributes, "dims")) {
     const auto at = find_dim(dim, shape, where, diags);
     if (!at) return std::nullopt;
     if (seen.insert(*at).second) continue;
-    return diags
-        .error(Code::InvalidGraph, where,
-               "dimension " + std::to_string(*at) + " of " + shape_text(shape) +
-                   " is in `dims` twice")
-        .help("name every dimension once");
+    return refuse(diags, where,
+                  "dimension " + std::to_string(*at) + " of " +
+                      shape_text(shape) + " is in `dims` twice",
+                  "name every dimension once");
   }
   const auto keep = find_integer(attributes, "keep", 1, where, diags);
   if (!keep) return std::nullopt;
   if (*keep != 0 && *keep != 1) {
-    return diags
-        .error(Code::InvalidGraph, where, "`keep` is " + std::to_string(*keep))
-        .help(
-            "write 1 to keep reduced dimensions with size 1, or 0 to remove "
-            "them");
+    return refuse(
+        diags, where, "`keep` is " + std::to_string(*keep),
+        "write 1 to keep reduced dimensions with size 1, or 0 to remove them");
   }
-  Shape result;
-  for (size_t dim = 0; dim < shape.size(); ++dim) {
-    if (!seen.contains(static_cast<int>(dim))) {
-      result.push_back(shape[dim]);
-    } else if (*keep == 1) {
-      result.push_back(1);
-    }
-  }
-  return countable(std::move(result), where, diags);
+  return countable(result_dims(shape, int64_t{1}, attributes), where, diags);
 }
 
 // Reports SP015 for a dimension without elements, which has no maximum.
-std::optional<Shape> infer_max(std::span<const Shape> operands,
-                               const Attributes& attributes, Span where,
-                               Diagnostics& diags) {
+std::optional<Shape> infer_max(ShapeSpan operands, const Attributes& attributes,
+                               Span where, Diagnostics& diags) {
   auto result = infer_reduced(operands, attributes, where, diags);
   if (!result) return std::nullopt;
   const Shape& shape = operands[0];
   const std::vector<bool> reduced = reduced_dims(attributes, shape.size());
   for (size_t dim = 0; dim < shape.size(); ++dim) {
     if (!reduced[dim] || shape[dim] != 0) continue;
-    return diags
-        .error(Code::InvalidGraph, where,
-               "cannot take the maximum over dimension " + std::to_string(dim) +
-                   " of " + shape_text(shape) + ": it is empty")
-        .help("give the dimension at least one element");
+    return refuse(diags, where,
+                  "cannot take the maximum over dimension " +
+                      std::to_string(dim) + " of " + shape_text(shape) +
+                      ": it is empty",
+                  "give the dimension at least one element");
   }
   return result;
 }
 
 template <FactorKind Kind>
-ShardingRule reduction_rule(std::span<const Shape> operands,
-                            const Attributes& attributes) {
+ShardingRule reduction_rule(ShapeSpan operands, const Attributes& attributes) {
   const Shape& shape = operands[0];
   const std::vector<bool> reduced = reduced_dims(attributes, shape.size());
   ShardingRule rule;
@@ -91,20 +97,10 @@ ShardingRule reduction_rule(std::span<const Shape> operands,
   for (size_t dim = 0; dim < shape.size(); ++dim) {
     dims.push_back(
         add_factor(rule, shape[dim], reduced[dim] ? Kind : FactorKind::Pass));
-    if (!reduced[dim]) {
-      rule.result.push_back(dims.back());
-    } else if (keeps_dims(attributes)) {
-      rule.result.emplace_back();
-    }
   }
-  rule.operands.push_back(std::move(dims));
+  rule.result = result_dims(dims, {}, attributes);
+  rule.operands = {std::move(dims)};
   return rule;
-}
-
-int64_t reduction_flops(std::span<const Shape> operands,
-                        const Shape& /*result*/,
-                        const Attributes& /*attributes*/) {
-  return count_of(operands[0]);
 }
 
 // Numbers that are `step` apart.
@@ -140,14 +136,19 @@ T pairwise_sum(const Row<T>& row) {
   return sum;
 }
 
-// Residues are below 2^20, so 2^33 of them are summed exactly.
-double field_sum(const Row<double>& row) {
+// How numbers of each ring are summed; residues are below 2^20, so 2^33 of them
+// are summed exactly.
+template <typename T>
+T sum_of(RealRing<T>, const Row<T>& row) {
+  return pairwise_sum(row);
+}
+double sum_of(FieldRing, const Row<double>& row) {
   return field::residue(pairwise_sum(row));
 }
 
 // Returns NaN if any number is NaN.
 template <typename T>
-T maximum(const Row<T>& row) {
+T maximum_of(RealRing<T>, const Row<T>& row) {
   T most = row.at(0);
   for (int64_t i = 1; i < row.count; ++i) {
     const T x = row.at(i);
@@ -157,7 +158,7 @@ T maximum(const Row<T>& row) {
 }
 
 // Returns the surrogate of the maximum (graph/elementwise.h).
-double field_maximum(const Row<double>& row) {
+double maximum_of(FieldRing, const Row<double>& row) {
   double sum = 0;
   for (int64_t i = 0; i < row.count; ++i) {
     sum = field::add(sum, field::maximum_term(row.at(i)));
@@ -203,96 +204,73 @@ void reduce_each(const Tensor& x, const std::vector<bool>& reduced,
       });
 }
 
-Tensor empty_result(const Tensor& x, const std::vector<bool>& reduced,
-                    const Attributes& attributes, const RunContext& context) {
-  Shape shape;
-  for (size_t dim = 0; dim < reduced.size(); ++dim) {
-    if (!reduced[dim]) {
-      shape.push_back(x.shape[dim]);
-    } else if (keeps_dims(attributes)) {
-      shape.push_back(1);
-    }
-  }
-  return make_tensor(element_of(context.arithmetic), shape);
-}
-
-Tensor run_sum(std::span<const Tensor> operands, const Attributes& attributes,
-               const RunContext& context) {
+// Sets every element of the result to fold(ring, row).
+template <typename Fold>
+Tensor run_reduced(TensorSpan operands, const Attributes& attributes,
+                   const RunContext& context, const Fold& fold) {
   const Tensor& x = operands[0];
-  const auto reduced = reduced_dims(attributes, x.shape.size());
-  const Tensor result = empty_result(x, reduced, attributes, context);
-  if (context.arithmetic == Arithmetic::Field) {
-    reduce_each<double>(x, reduced, result, context.threads, field_sum);
-    return result;
-  }
-  for_element_type(context.arithmetic, [&](auto type) {
-    using T = typename decltype(type)::type;
-    reduce_each<T>(x, reduced, result, context.threads, pairwise_sum<T>);
+  const Tensor result =
+      make_tensor(element_of(context.arithmetic),
+                  result_dims(x.shape, int64_t{1}, attributes));
+  for_ring(context.arithmetic, [&]<typename Ring>(Ring ring) {
+    using T = typename Ring::Number;
+    reduce_each<T>(x, reduced_dims(attributes, x.shape.size()), result,
+                   context.threads,
+                   [&](const Row<T>& row) { return fold(ring, row); });
   });
   return result;
+}
+
+Tensor run_sum(TensorSpan operands, const Attributes& attributes,
+               const RunContext& context) {
+  return run_reduced(
+      operands, attributes, context,
+      [](auto ring, const auto& row) { return sum_of(ring, row); });
 }
 
 // The parts of a mean are partial sums, each divided by the size of the whole.
-Tensor run_mean(std::span<const Tensor> operands, const Attributes& attributes,
+Tensor run_mean(TensorSpan operands, const Attributes& attributes,
                 const RunContext& context) {
-  const Tensor& x = operands[0];
-  const auto reduced = reduced_dims(attributes, x.shape.size());
+  const std::vector<DimFactors>& dims = context.rule->operands[0];
+  const std::vector<bool> reduced = reduced_dims(attributes, dims.size());
   double whole = 1;
-  for (size_t dim = 0; dim < reduced.size(); ++dim) {
+  for (size_t dim = 0; dim < dims.size(); ++dim) {
     if (!reduced[dim]) continue;
-    const DimFactors& factors = context.rule->operands[0][dim];
-    whole *= static_cast<double>(range_of(factors, context).whole);
+    whole *= static_cast<double>(range_of(dims[dim], context).whole);
   }
-  const Tensor result = empty_result(x, reduced, attributes, context);
-  if (context.arithmetic == Arithmetic::Field) {
-    const double share = field::inverse(field::residue(whole));
-    reduce_each<double>(x, reduced, result, context.threads,
-                        [&](const Row<double>& row) {
-                          return field::multiply(field_sum(row), share);
-                        });
-    return result;
-  }
-  for_element_type(context.arithmetic, [&](auto type) {
-    using T = typename decltype(type)::type;
-    reduce_each<T>(x, reduced, result, context.threads, [&](const Row<T>& row) {
-      return pairwise_sum(row) / static_cast<T>(whole);
-    });
-  });
-  return result;
+  const double inverse = field::inverse(field::residue(whole));
+  return run_reduced(operands, attributes, context,
+                     [&]<typename Ring>(Ring ring, const auto& row) {
+                       if constexpr (std::is_same_v<Ring, FieldRing>) {
+                         return field::multiply(sum_of(ring, row), inverse);
+                       } else {
+                         return sum_of(ring, row) / Ring::of(whole);
+                       }
+                     });
 }
 
-Tensor run_max(std::span<const Tensor> operands, const Attributes& attributes,
+Tensor run_max(TensorSpan operands, const Attributes& attributes,
                const RunContext& context) {
-  const Tensor& x = operands[0];
-  const auto reduced = reduced_dims(attributes, x.shape.size());
-  const Tensor result = empty_result(x, reduced, attributes, context);
-  if (context.arithmetic == Arithmetic::Field) {
-    reduce_each<double>(x, reduced, result, context.threads, field_maximum);
-    return result;
-  }
-  for_element_type(context.arithmetic, [&](auto type) {
-    using T = typename decltype(type)::type;
-    reduce_each<T>(x, reduced, result, context.threads, maximum<T>);
-  });
-  return result;
+  return run_reduced(
+      operands, attributes, context,
+      [](auto ring, const auto& row) { return maximum_of(ring, row); });
 }
 
 OpDef reduction(std::string_view name, std::string_view summary) {
-  OpDef op;
-  op.name = name;
-  op.summary = summary;
-  op.linearity = Linearity::Additive;
-  op.attributes = {{"dims", AttributeDef::Kind::Integers, true,
-                    "dimensions to reduce; -1 is the last"},
-                   {"keep", AttributeDef::Kind::Number, false,
-                    "1 (default): keep them with size 1; 0: remove them"}};
-  op.factors = "every dimension; reduced ones give partial sums";
-  op.infer = infer_reduced;
-  op.rule = reduction_rule<FactorKind::Sum>;
-  op.flops = reduction_flops;
-  op.is_reduction = true;
-  op.recompute_cost = RecomputeCost::Cheap;
-  return op;
+  return {
+      .name = name,
+      .summary = summary,
+      .linearity = Linearity::Additive,
+      .attributes = {{"dims", Kind::Integers, true,
+                      "dimensions to reduce; -1 is the last"},
+                     {"keep", Kind::Number, false,
+                      "1 (default): keep them with size 1; 0: remove them"}},
+      .factors = "every dimension; reduced ones give partial sums",
+      .infer = infer_reduced,
+      .rule = reduction_rule<FactorKind::Sum>,
+      .flops = flops_per_element_read,
+      .recompute_cost = RecomputeCost::Cheap,
+      .is_reduction = true};
 }
 
 }  // namespace

@@ -21,7 +21,9 @@
 namespace shardplan {
 namespace {
 
-std::optional<Shape> infer_biased(std::span<const Shape> operands,
+using Kind = AttributeDef::Kind;
+
+std::optional<Shape> infer_biased(ShapeSpan operands,
                                   const Attributes& attributes, Span where,
                                   Diagnostics& diags) {
   const Shape& scores = operands[0];
@@ -45,8 +47,7 @@ std::optional<Shape> infer_biased(std::span<const Shape> operands,
       "give a `max_distance` above the distances that have their own bucket");
 }
 
-ShardingRule bias_rule(std::span<const Shape> operands,
-                       const Attributes& attributes) {
+ShardingRule bias_rule(ShapeSpan operands, const Attributes& attributes) {
   ShardingRule rule = elementwise_rule(operands.first(1), attributes);
   rule.operands.push_back(
       {add_factor(rule, operands[1][0], FactorKind::Whole), rule.result[1]});
@@ -83,24 +84,8 @@ class Buckets {
   float logarithm_;
 };
 
-// Adds biases for every sequence and head; `bucket_of` has the bucket of every
-// query and key.
-template <typename T, typename Add>
-void add_biases(const Tensor& table, const std::vector<int64_t>& bucket_of,
-                const Tensor& result, const Add& add) {
-  const int64_t heads = table.shape[1];
-  T* score = result.data<T>();
-  for (int64_t row = 0; row < result.shape[0] * heads; ++row) {
-    const T* column = table.data<T>() + row % heads;
-    for (const int64_t bucket : bucket_of) {
-      *score = add(*score, column[bucket * heads]);
-      ++score;
-    }
-  }
-}
-
-Tensor run_biased(std::span<const Tensor> operands,
-                  const Attributes& attributes, const RunContext& context) {
+Tensor run_biased(TensorSpan operands, const Attributes& attributes,
+                  const RunContext& context) {
   const Tensor result = copy(operands[0]);
   const Tensor table = contiguous(operands[1]);
   const std::vector<DimFactors>& dims = context.rule->operands[0];
@@ -114,13 +99,17 @@ Tensor run_biased(std::span<const Tensor> operands,
       bucket_of.push_back(buckets.of(keys.begin + k - queries.begin - q));
     }
   }
-  if (context.arithmetic == Arithmetic::Field) {
-    add_biases<double>(table, bucket_of, result, field::add);
-    return result;
-  }
-  for_element_type(context.arithmetic, [&](auto type) {
-    using T = typename decltype(type)::type;
-    add_biases<T>(table, bucket_of, result, [](T a, T b) { return a + b; });
+  const int64_t heads = table.shape[1];
+  for_ring(context.arithmetic, [&]<typename Ring>(Ring) {
+    using T = typename Ring::Number;
+    T* score = result.data<T>();
+    for (int64_t row = 0; row < result.shape[0] * heads; ++row) {
+      const T* column = table.data<T>() + row % heads;
+      for (const int64_t bucket : bucket_of) {
+        *score = Ring::add(*score, column[bucket * heads]);
+        ++score;
+      }
+    }
   });
   return result;
 }
@@ -128,28 +117,26 @@ Tensor run_biased(std::span<const Tensor> operands,
 }  // namespace
 
 OpDef relative_bias_op() {
-  OpDef op;
-  op.name = "relative_bias";
-  op.summary =
-      "scores [B, H, Q, K] plus a bias from a table [buckets, H], by the "
-      "distance of query and key";
-  op.min_operands = 2;
-  op.max_operands = 2;
-  op.linearity = Linearity::Additive;
-  op.attributes = {
-      {"both_sides", AttributeDef::Kind::Number, false,
-       "1: distinguish keys after a query from keys before it; default 0"},
-      {"max_distance", AttributeDef::Kind::Number, false,
-       "distances from here on share a bucket; default 128"}};
-  op.factors = "every dimension of the scores";
-  op.infer = infer_biased;
-  op.rule = bias_rule;
-  op.flops = flops_per_element<1>;
-  op.run = run_biased;
-  op.recompute_cost = RecomputeCost::Cheap;
-  op.gradient = {.operands = ReadOperands::None};
-  op.is_trained_bias = true;
-  return op;
+  return {
+      .name = "relative_bias",
+      .summary =
+          "scores [B, H, Q, K] plus a bias from a table [buckets, H], by the "
+          "distance of query and key",
+      .min_operands = 2,
+      .linearity = Linearity::Additive,
+      .attributes =
+          {{"both_sides", Kind::Number, false,
+            "1: distinguish keys after a query from keys before it; default 0"},
+           {"max_distance", Kind::Number, false,
+            "distances from here on share a bucket; default 128"}},
+      .factors = "every dimension of the scores",
+      .infer = infer_biased,
+      .rule = bias_rule,
+      .flops = flops_per_element<1>,
+      .run = run_biased,
+      .recompute_cost = RecomputeCost::Cheap,
+      .gradient = {.operands = ReadOperands::None},
+      .is_trained_bias = true};
 }
 
 }  // namespace shardplan

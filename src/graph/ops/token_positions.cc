@@ -1,5 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operations that derive positions in a sequence from its tokens.
+//
+// token_positions counts tokens but no padding, as in fairseq and RoBERTa. The
+// first token that is not padding has position padding + 1. Padding itself has
+// position `padding`, so it has its own row in the table of positions.
+//
+// last_token selects one row per sequence: that of the last token that is not
+// `token`, which is padding (decoders that score the whole), or that of the
+// last token that is (BART's end of a text). If there is no such token, it
+// selects the first row.
 #include <algorithm>
 #include <string>
 
@@ -7,14 +16,11 @@
 #include "graph/ops/ops.h"
 
 namespace shardplan {
-
-// Positions of tokens that do not count padding, as in fairseq and RoBERTa. The
-// first token that is not padding has position padding + 1. Padding itself has
-// position `padding`, so it has its own row in the table of positions.
-
 namespace {
 
-std::optional<Shape> infer_positions(std::span<const Shape> operands,
+using Kind = AttributeDef::Kind;
+
+std::optional<Shape> infer_positions(ShapeSpan operands,
                                      const Attributes& attributes, Span where,
                                      Diagnostics& diags) {
   const auto padding = find_integer(attributes, "padding", 0, where, diags);
@@ -26,23 +32,12 @@ std::optional<Shape> infer_positions(std::span<const Shape> operands,
                 "give tokens [batch, length], and `padding` 0 or more");
 }
 
-// The length is whole, because a token's position depends on earlier tokens.
-ShardingRule positions_rule(std::span<const Shape> operands,
-                            const Attributes& /*attributes*/) {
-  ShardingRule rule;
-  rule.result.push_back(add_factor(rule, operands[0][0], FactorKind::Pass));
-  rule.result.push_back(add_factor(rule, operands[0][1], FactorKind::Whole));
-  rule.operands.push_back(rule.result);
-  return rule;
-}
-
-Tensor run_positions(std::span<const Tensor> operands,
-                     const Attributes& attributes, const RunContext& context) {
+Tensor run_positions(TensorSpan operands, const Attributes& attributes,
+                     const RunContext& context) {
   const Tensor ids = contiguous(operands[0]);
   const Tensor result = make_tensor(element_of(context.arithmetic), ids.shape);
   const int64_t padding = integer_of(attributes, "padding", 0);
-  for_element_type(context.arithmetic, [&](auto type) {
-    using T = typename decltype(type)::type;
+  for_element_type(ids.element, [&]<typename T>(std::type_identity<T>) {
     const T* id = ids.data<T>();
     T* position = result.data<T>();
     for (int64_t row = 0; row < ids.shape[0]; ++row) {
@@ -57,35 +52,7 @@ Tensor run_positions(std::span<const Tensor> operands,
   return result;
 }
 
-}  // namespace
-
-OpDef token_positions_op() {
-  OpDef op;
-  op.name = "token_positions";
-  op.summary =
-      "positions of tokens [B, L], from padding + 1; padding has position "
-      "`padding`";
-  op.attributes = {{"padding", AttributeDef::Kind::Number, true,
-                    "the padding token, which is not counted"}};
-  op.factors = "the batch";
-  op.gives_integers = true;
-  op.infer = infer_positions;
-  op.rule = positions_rule;
-  op.flops = flops_per_element<0>;
-  op.run = run_positions;
-  op.recompute_cost = RecomputeCost::Cheap;
-  op.gradient = {.operands = ReadOperands::None};
-  return op;
-}
-
-// Selects one row per sequence: that of the last token that is not `token`,
-// which is padding (decoders that score the whole), or that of the last token
-// that is (BART's end of a text). If there is no such token, it selects the
-// first row.
-
-namespace {
-
-std::optional<Shape> infer_last(std::span<const Shape> operands,
+std::optional<Shape> infer_last(ShapeSpan operands,
                                 const Attributes& attributes, Span where,
                                 Diagnostics& diags) {
   const auto token = find_integer(attributes, "token", 0, where, diags);
@@ -102,19 +69,15 @@ std::optional<Shape> infer_last(std::span<const Shape> operands,
       "give x [B, L, C], tokens [B, L], and `token` 0 or more");
 }
 
-ShardingRule last_rule(std::span<const Shape> operands,
-                       const Attributes& /*attributes*/) {
+ShardingRule last_rule(ShapeSpan operands, const Attributes&) {
   ShardingRule rule;
-  const Shape& x = operands[0];
-  const DimFactors batch = add_factor(rule, x[0], FactorKind::Pass);
-  const DimFactors length = add_factor(rule, x[1], FactorKind::Whole);
-  const DimFactors width = add_factor(rule, x[2], FactorKind::Pass);
-  rule.result = {batch, width};
-  rule.operands = {{batch, length, width}, {batch, length}};
+  const std::vector<DimFactors> x = add_factors(rule, operands[0], 1);
+  rule.operands = {x, {x[0], x[1]}};
+  rule.result = {x[0], x[2]};
   return rule;
 }
 
-Tensor run_last(std::span<const Tensor> operands, const Attributes& attributes,
+Tensor run_last(TensorSpan operands, const Attributes& attributes,
                 const RunContext& context) {
   const Tensor x = contiguous(operands[0]);
   const Tensor ids = contiguous(operands[1]);
@@ -124,8 +87,7 @@ Tensor run_last(std::span<const Tensor> operands, const Attributes& attributes,
       make_tensor(element_of(context.arithmetic), {x.shape[0], width});
   const int64_t token = integer_of(attributes, "token", 0);
   const bool equal = number_of(attributes, "equal", 0) != 0;
-  for_element_type(context.arithmetic, [&](auto type) {
-    using T = typename decltype(type)::type;
+  for_element_type(x.element, [&]<typename T>(std::type_identity<T>) {
     for (int64_t row = 0; row < x.shape[0]; ++row) {
       const T* id = ids.data<T>() + row * length;
       int64_t last = length - 1;
@@ -139,27 +101,43 @@ Tensor run_last(std::span<const Tensor> operands, const Attributes& attributes,
 
 }  // namespace
 
+OpDef token_positions_op() {
+  return {
+      .name = "token_positions",
+      .summary =
+          "positions of tokens [B, L], from padding + 1; padding has position "
+          "`padding`",
+      .attributes = {{"padding", Kind::Number, true,
+                      "the padding token, which is not counted"}},
+      .factors = "the batch",
+      .infer = infer_positions,
+      .rule = whole_length_rule,
+      .flops = flops_per_element<0>,
+      .run = run_positions,
+      .recompute_cost = RecomputeCost::Cheap,
+      .gradient = {.operands = ReadOperands::None},
+      .gives_integers = true};
+}
+
 OpDef last_token_op() {
-  OpDef op;
-  op.name = "last_token";
-  op.summary =
-      "the row of x [B, L, C] at the last token of [B, L] that is not `token`";
-  op.min_operands = 2;
-  op.max_operands = 2;
-  using Kind = AttributeDef::Kind;
-  op.attributes = {{"token", Kind::Number, true, "the token to compare with"},
-                   {"equal", Kind::Number, false,
-                    "1: take the last token equal to `token`; default 0"}};
-  op.linearity = Linearity::Multilinear;
-  op.linear_in = {0};
-  op.factors = "every dimension but L";
-  op.infer = infer_last;
-  op.rule = last_rule;
-  op.flops = flops_per_element<0>;
-  op.run = run_last;
-  op.recompute_cost = RecomputeCost::Cheap;
-  op.gradient = {.operands = ReadOperands::All, .only = {1}};
-  return op;
+  return {
+      .name = "last_token",
+      .summary =
+          "the row of x [B, L, C] at the last token of [B, L] that is not "
+          "`token`",
+      .min_operands = 2,
+      .linearity = Linearity::Multilinear,
+      .linear_in = {0},
+      .attributes = {{"token", Kind::Number, true, "the token to compare with"},
+                     {"equal", Kind::Number, false,
+                      "1: take the last token equal to `token`; default 0"}},
+      .factors = "every dimension but L",
+      .infer = infer_last,
+      .rule = last_rule,
+      .flops = flops_per_element<0>,
+      .run = run_last,
+      .recompute_cost = RecomputeCost::Cheap,
+      .gradient = {.operands = ReadOperands::All, .only = {1}}};
 }
 
 }  // namespace shardplan

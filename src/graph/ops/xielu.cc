@@ -8,7 +8,6 @@
 //
 // Slightly below 0, epsilon keeps exp(..) - 1 - x from vanishing near x = 0.
 #include <cmath>
-#include <string>
 #include <vector>
 
 #include "graph/elementwise.h"
@@ -17,9 +16,8 @@
 namespace shardplan {
 namespace {
 
-std::optional<Shape> infer_xielu(std::span<const Shape> operands,
-                                 const Attributes& /*attributes*/, Span where,
-                                 Diagnostics& diags) {
+std::optional<Shape> infer_xielu(ShapeSpan operands, const Attributes&,
+                                 Span where, Diagnostics& diags) {
   for (const Shape& each : operands.subspan(1)) {
     if (count_of(each) == 1) continue;
     return refuse(diags, where,
@@ -29,8 +27,7 @@ std::optional<Shape> infer_xielu(std::span<const Shape> operands,
   return operands[0];
 }
 
-ShardingRule xielu_rule(std::span<const Shape> operands,
-                        const Attributes& attributes) {
+ShardingRule xielu_rule(ShapeSpan operands, const Attributes& attributes) {
   ShardingRule rule = elementwise_rule(operands.first(1), attributes);
   for (const Shape& each : operands.subspan(1)) {
     rule.operands.emplace_back(each.size());
@@ -38,25 +35,15 @@ ShardingRule xielu_rule(std::span<const Shape> operands,
   return rule;
 }
 
-template <typename T>
-T softplus(T x) {
-  return (x > 0 ? x : T{0}) + std::log1p(std::exp(-std::abs(x)));
-}
-
-template <typename T>
-T only_number(const Tensor& tensor) {
-  return *tensor.data<T>();
-}
-
-Tensor run_xielu(std::span<const Tensor> operands,
-                 const Attributes& /*attributes*/, const RunContext& context) {
+Tensor run_xielu(TensorSpan operands, const Attributes&,
+                 const RunContext& context) {
   const Tensor& x = operands[0];
   const Tensor result = make_tensor(element_of(context.arithmetic), x.shape);
   if (context.arithmetic == Arithmetic::Field) {
-    const double positive = only_number<double>(operands[1]);
-    const double negative = only_number<double>(operands[2]);
-    const double beta = only_number<double>(operands[3]);
-    const double epsilon = only_number<double>(operands[4]);
+    const double positive = *operands[1].data<double>();
+    const double negative = *operands[2].data<double>();
+    const double beta = *operands[3].data<double>();
+    const double epsilon = *operands[4].data<double>();
     map_unary<double>(x, result, context.threads, [&](double v) {
       double sum = field::multiply(positive, field_cubic(v, {67, 3, 71, 12}));
       for (const double more :
@@ -69,12 +56,11 @@ Tensor run_xielu(std::span<const Tensor> operands,
     });
     return result;
   }
-  for_element_type(context.arithmetic, [&](auto type) {
-    using T = typename decltype(type)::type;
-    const T beta = only_number<T>(operands[3]);
-    const T epsilon = only_number<T>(operands[4]);
-    const T positive = softplus(only_number<T>(operands[1]));
-    const T negative = beta + softplus(only_number<T>(operands[2]));
+  for_element_type(x.element, [&]<typename T>(std::type_identity<T>) {
+    const T beta = *operands[3].data<T>();
+    const T epsilon = *operands[4].data<T>();
+    const T positive = softplus(*operands[1].data<T>());
+    const T negative = beta + softplus(*operands[2].data<T>());
     map_unary<T>(x, result, context.threads, [&](T v) {
       const T linear = beta * v;
       if (v > 0) return positive * v * v + linear;
@@ -88,21 +74,19 @@ Tensor run_xielu(std::span<const Tensor> operands,
 }  // namespace
 
 OpDef xielu_op() {
-  OpDef op;
-  op.name = "xielu";
-  op.summary =
-      "xIELU of x, with alpha_p, alpha_n, beta and epsilon, one value each";
-  op.min_operands = 5;
-  op.max_operands = 5;
-  op.factors = "every dimension of x";
-  op.infer = infer_xielu;
-  op.rule = xielu_rule;
-  op.flops = flops_per_element<6>;
-  op.run = run_xielu;
-  op.recompute_cost = RecomputeCost::Pointwise;
-  op.gradient = {.operands = ReadOperands::All};
-  op.inner_steps = [](const Attributes&) { return InnerSteps::Power; };
-  return op;
+  return {
+      .name = "xielu",
+      .summary =
+          "xIELU of x, with alpha_p, alpha_n, beta and epsilon, one value each",
+      .min_operands = 5,
+      .factors = "every dimension of x",
+      .infer = infer_xielu,
+      .rule = xielu_rule,
+      .flops = flops_per_element<6>,
+      .run = run_xielu,
+      .recompute_cost = RecomputeCost::Pointwise,
+      .gradient = {.operands = ReadOperands::All},
+      .inner_steps = [](const Attributes&) { return InnerSteps::Power; }};
 }
 
 }  // namespace shardplan
