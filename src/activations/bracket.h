@@ -16,6 +16,9 @@ namespace shardplan {
 // upper end.
 enum class SavingMode : uint8_t { Least, Fused, Eager };
 inline constexpr size_t kSavingModes = 3;
+// The three figures, in order.
+inline constexpr std::array<SavingMode, kSavingModes> kFigures = {
+    SavingMode::Least, SavingMode::Fused, SavingMode::Eager};
 
 struct BracketRow {
   std::string

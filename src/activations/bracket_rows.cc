@@ -2,9 +2,7 @@
 #include "activations/bracket_rows.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <functional>
-#include <string>
 #include <string_view>
 #include <utility>
 
@@ -26,6 +24,12 @@ constexpr std::array<RowName, kRows - kCategories> kNames = {
      {"workspaces", "workspaces"},
      {"dequantised_weights", "dequantised weights"},
      {"fp8_weights", "fp8 weights"}}};
+
+RowName name_of(size_t row) {
+  if (row >= kCategories) return kNames.at(row - kCategories);
+  const auto category = static_cast<Category>(row);
+  return {category_name(category), category_title(category)};
+}
 
 constexpr size_t kMostAlive = 16;
 constexpr int64_t kOtherSlack = 4;  // the margin of logits and buffers, in
@@ -98,17 +102,15 @@ std::vector<Widening> widenings(const Parts& least, const Parts& most,
       margins);
   for (size_t row = 0; row < kRows; ++row) {
     if (row == kActivations || row == kLogitRow || row == kBuffers) continue;
-    add(row < kCategories ? category_title(static_cast<Category>(row))
-                          : kNames.at(row - kCategories).title,
-        most.at(row) - least.at(row));
+    add(name_of(row).title, most.at(row) - least.at(row));
   }
   std::ranges::stable_sort(found, std::greater<>(), &Widening::bytes);
   return found;
 }
 
-void retain_stage(Int128 retained, const LayerWeights::Share& share,
+void retain_stage(Int128 retained, const TrainedShare& share,
                   const ReductionInput& reduction, Parts& parts) {
-  Int128& gathered = parts[static_cast<size_t>(Category::GatheredLayer)];
+  Int128& gathered = nth(parts, Category::GatheredLayer);
   if (gathered == 0 || retained == 0) return;
   gathered = std::max(gathered, retained);
   const int64_t unit = reduction.compute_bytes;
@@ -120,17 +122,13 @@ void retain_stage(Int128 retained, const LayerWeights::Share& share,
 std::vector<AliveRow> alive_rows(const std::map<std::string, Int128>& saved,
                                  const std::map<std::string, Int128>& running) {
   std::vector<AliveRow> rows;
-  const auto add = [&](const std::map<std::string, Int128>& of, bool is_saved) {
-    for (const auto& [name, bytes] : of) {
+  for (const bool is_saved : {true, false}) {
+    for (const auto& [name, bytes] : is_saved ? saved : running) {
       if (bytes <= 0) continue;
       rows.push_back({name, is_saved, static_cast<int64_t>(bytes)});
     }
-  };
-  add(saved, true);
-  add(running, false);
-  std::stable_sort(
-      rows.begin(), rows.end(),
-      [](const AliveRow& a, const AliveRow& b) { return a.bytes > b.bytes; });
+  }
+  std::ranges::stable_sort(rows, std::greater<>(), &AliveRow::bytes);
   if (rows.size() > kMostAlive) rows.resize(kMostAlive);
   return rows;
 }
@@ -150,17 +148,12 @@ std::vector<BracketRow> bracket_rows(
         (row == kFp8 && how.fp8 == nullptr)) {
       continue;
     }
-    BracketRow each;
-    if (row < kCategories) {
-      each.category = category_name(static_cast<Category>(row));
-      each.title = category_title(static_cast<Category>(row));
-    } else {
-      const RowName& name = kNames.at(row - kCategories);
-      each.category = name.category;
-      each.title = row == kBuffers && more_buffers ? "buffers"
-                   : row == kBuffers && offloads
-                       ? "prefetched weights, offloads"
-                       : name.title;
+    const RowName name = name_of(row);
+    BracketRow each{std::string(name.category), std::string(name.title)};
+    if (row == kBuffers && more_buffers) {
+      each.title = "buffers";
+    } else if (row == kBuffers && offloads) {
+      each.title = "prefetched weights, offloads";
     }
     for (size_t k = 0; k < kSavingModes; ++k) {
       each.bytes[k] = static_cast<int64_t>(parts.at(k).at(row));

@@ -46,7 +46,7 @@ inline constexpr int64_t kActivationSlack = 8;
 
 // Counts a stage that retains `retained` bytes of gathered weights, with their
 // gradients.
-void retain_stage(Int128 retained, const LayerWeights::Share& share,
+void retain_stage(Int128 retained, const TrainedShare& share,
                   const ReductionInput& reduction, Parts& parts);
 
 // Returns the largest values, by name, that forward saved or that are live in

@@ -6,9 +6,10 @@
 #include <set>
 #include <string_view>
 #include <unordered_map>
-#include <unordered_set>
 #include <utility>
 
+#include "base/checked.h"
+#include "base/words.h"
 #include "core/fold.h"
 #include "memory/zero.h"
 
@@ -32,6 +33,119 @@ bool is_deepspeed(const ReductionInput& input) {
   return input.style == ZeroStyle::DeepSpeed && input.zero > 0;
 }
 
+// Returns whether the optimizer updates each element independently.
+bool is_elementwise(Optimizer optimizer) {
+  return optimizer != Optimizer::Adafactor && optimizer != Optimizer::Muon;
+}
+
+// Returns what depends on the trained parameters: their number, elements,
+// largest parameter and largest matrix; the rest is not filled. `frozen` is per
+// parameter; empty: none is.
+OptimizerInput largest_trained(const Manifest& manifest, const Plan& plan,
+                               const std::vector<bool>& frozen) {
+  OptimizerInput result;
+  Int128 most = 0;
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    const TensorType& type = manifest.type(i);
+    const Shape& shape = type.shape;
+    if ((!frozen.empty() && frozen[i]) || !is_trainable(type.dtype)) continue;
+    ++result.parameters;
+    result.elements += type.elements();
+    const int64_t unit =
+        std::max<int64_t>(byte_count(1, type.dtype).value_or(1), 1);
+    result.largest =
+        std::max<Int128>(result.largest, plan.of(i).bytes_per_device / unit);
+    if (shape.size() != 2) continue;
+    const Int128 numbers = Int128{shape[0]} * shape[1];
+    if (numbers <= most) continue;
+    most = numbers;
+    result.rows = shape[0];
+    result.columns = shape[1];
+  }
+  return result;
+}
+
+// How many copies of the elements that they update PyTorch's optimizers make:
+// of all parameters in one list (by the estimate and at most), and of the
+// largest parameter.
+struct TorchUpdate {
+  Optimizer optimizer;
+  bool of_moments;  // in the moments' type rather than the gradients'
+  std::array<int64_t, 2> list;
+  std::array<int64_t, 2> one;
+};
+constexpr std::array<TorchUpdate, 9> kTorchUpdates = {
+    {{Optimizer::AdamW, true, {1, 1}, {2, 3}},
+     {Optimizer::AdamW8bit, true, {0, 0}, {0, 0}},  // one kernel per parameter
+     // One compiled step per parameter, whose moments are in float32 before
+     // their blocks are quantised. Not measured.
+     {Optimizer::TorchaoAdamW8bit, true, {2, 4}, {2, 4}},
+     {Optimizer::TorchaoAdamW4bit, true, {2, 4}, {2, 4}},
+     {Optimizer::TorchaoAdamWFp8, true, {2, 4}, {2, 4}},
+     {Optimizer::Lion, true, {2, 2}, {2, 2}},
+     {Optimizer::Sgd, false, {0, 1}, {0, 2}},
+     {Optimizer::SgdMomentum, false, {0, 1}, {0, 2}},
+     {Optimizer::Adafactor, false, {1, 1}, {1, 2}}}};
+Int128 torch_temporaries(const OptimizerInput& input,
+                         std::optional<Update> requested, SavingMode figure) {
+  if (input.optimizer == Optimizer::None) return 0;
+  if (input.optimizer == Optimizer::Muon) {
+    return optimizer_temporaries(input, SavingMode::Fused);
+  }
+  const TorchUpdate& of = *std::ranges::find(kTorchUpdates, input.optimizer,
+                                             &TorchUpdate::optimizer);
+  const bool is_adafactor = input.optimizer == Optimizer::Adafactor;
+  const bool is_lion = input.optimizer == Optimizer::Lion;
+  Update update =
+      requested.value_or(is_adafactor ? Update::Loop : Update::Foreach);
+  // Adafactor has no fused version, and Lion has none over lists.
+  const Update missing = is_adafactor ? Update::Fused : Update::Foreach;
+  if ((is_adafactor || is_lion) && update == missing) update = Update::Loop;
+  const bool of_torchao = has_block_moments(input.optimizer) &&
+                          input.optimizer != Optimizer::AdamW8bit;
+  if (of_torchao) update = Update::Loop;
+  const bool most = figure == SavingMode::Eager;
+  // Counters of steps, the norms of what is clipped, and a list of these norms.
+  Int128 small = most ? 2 * kUpdateBytes * input.parameters + kScalarBytes : 0;
+  if (update == Update::Fused) return small;
+  if (most && is_adafactor) small += input.state;
+  const int64_t unit =
+      of.of_moments ? input.moment_bytes : input.gradient_bytes;
+  if (update == Update::Foreach) {
+    return small + input.numbers * unit * of.list.at(most ? 1 : 0);
+  }
+  const Int128 own = input.largest * unit * of.one.at(most ? 1 : 0);
+  if (!most || !is_adafactor) return small + own;
+  const int64_t copies = unit < kUpdateBytes ? kNarrowCopies : kFloatCopies;
+  return small + std::max(own, input.largest * kUpdateBytes * copies);
+}
+
+// Returns the architecture's name of the first dimension; "" if none is known.
+std::string_view first_axis(const Manifest& manifest, size_t i) {
+  if (manifest.kinds == nullptr) return {};
+  const auto found = manifest.kinds->find(
+      {folded_name(manifest.name(i)), manifest.type(i).shape});
+  if (found == manifest.kinds->end() || found->second.empty()) return {};
+  return found->second.front().axis;
+}
+
+bool is_multiplied(const Manifest& manifest, const Plan& plan,
+                   size_t parameter) {
+  constexpr std::array<std::string_view, 3> kOthers = {
+      "positions", "token_types", "experts"};
+  const size_t rank = plan.of(parameter).local_shape.size();
+  return rank > 2 ||
+         (rank == 2 && !contains(kOthers, first_axis(manifest, parameter)));
+}
+
+Int128 head_gradient(const LoopGradients& of, SavingMode figure) {
+  if (figure == SavingMode::Least) return 0;
+  const int64_t unit = figure == SavingMode::Eager
+                           ? of.stored
+                           : std::min(of.stored, of.computed);
+  return std::min(of.all - of.layers, of.head * unit);
+}
+
 }  // namespace
 
 GatheredSizes gathered_sizes(const Budget& budget) {
@@ -40,8 +154,7 @@ GatheredSizes gathered_sizes(const Budget& budget) {
     if (of.gathered == 0) continue;
     sizes.most_sharded = std::max<Int128>(sizes.most_sharded, of.sharded);
     // Layers that are stored in stacks have names without their number.
-    const bool is_layer =
-        of.groups > 1 || of.label.find('*') != std::string::npos;
+    const bool is_layer = of.groups > 1 || contains(of.label, '*');
     (is_layer ? sizes.layers : sizes.others) += Int128{of.gathered} * of.groups;
     Int128& most = is_layer ? sizes.most_of_layer : sizes.most_of_others;
     most = std::max<Int128>(most, of.gathered);
@@ -50,6 +163,41 @@ GatheredSizes gathered_sizes(const Budget& budget) {
     least = least == 0 ? of.gathered : std::min<Int128>(least, of.gathered);
   }
   return sizes;
+}
+
+ReductionInput reduction_input(const GatheredSizes& gathered,
+                               const TrainedShare& share, const Budget& budget,
+                               const StateOptions& state,
+                               const FrameworkDef& framework,
+                               int64_t element_bytes) {
+  ReductionInput input;
+  input.style = state.zero_style;
+  input.zero = state.zero;
+  if (framework.runs_fsdp2 && state.zero_style == ZeroStyle::Jax) {
+    input.style = ZeroStyle::Fsdp2;
+    input.zero = 3;
+  }
+  input.ahead = framework.gathers_ahead;
+  input.all_gathered = gathered.layers + gathered.others;
+  // The largest part is among what is gathered as planned.
+  if (framework.gathers_outside) {
+    input.outside = gathered.others - gathered.most_of_others;
+  }
+  input.trained = budget.trained.elements;
+  input.compute_bytes = element_bytes;
+  input.gradient_bytes = gradient_bytes(budget, element_bytes);
+  input.layer.gathered = gathered.most_of_layer;
+  if (share.of > 0) {
+    input.layer.gradients =
+        (gathered.most_of_layer * share.part + share.of - 1) / share.of;
+  }
+  // With stacks of gradients, it goes into a shard of a stack.
+  if (!framework.stacks_gradients) {
+    input.layer.reduced = input.layer.gradients *
+                          std::max(input.gradient_bytes, element_bytes) /
+                          element_bytes;
+  }
+  return input;
 }
 
 Int128 gathered_ahead(const ReductionInput& input, SavingMode figure) {
@@ -111,9 +259,9 @@ OutsideGradients outside_gradients(std::span<const OutsideWeight> weights,
   return result;
 }
 
-Int128 freed_before_head(const SegmentOptions& options, size_t figure,
+Int128 freed_before_head(const SegmentOptions& options, SavingMode figure,
                          Int128 logits) {
-  const LossCopies& copies = options.loss.at(figure);
+  const LossCopies& copies = nth(options.loss, figure);
   const int64_t unit = options.element_bytes;
   const int64_t each =
       copies.own * unit + copies.floats * std::max(unit, kFloatBytes);
@@ -124,13 +272,9 @@ Flights in_flight(const StepOptions& options, int64_t stages, int64_t stage) {
   const int64_t all = options.microbatches;
   if (stages == 0) return {};
   const int64_t later_stages = stages - stage - 1;
-  switch (options.schedule) {
-    case PipelineSchedule::AllForward:
-      return {all, 1, all};
-    case PipelineSchedule::OneForwardOneBackward:
-      return {std::min(all, later_stages + 1), 1, all};
-    case PipelineSchedule::Interleaved:
-      break;
+  if (options.schedule == PipelineSchedule::AllForward) return {all, 1, all};
+  if (options.schedule == PipelineSchedule::OneForwardOneBackward) {
+    return {std::min(all, later_stages + 1), 1, all};
   }
   const int64_t chunks = std::max<int64_t>(options.chunks, 1);
   const int64_t group = options.group_with(stages);
@@ -155,25 +299,19 @@ Int128 pipeline_buffers(const PipelineInput& input, SavingMode figure) {
   const Int128 received =
       input.saves_input ? input.stream * input.flying * receives / input.chunks
                         : Int128{0};
-  switch (figure) {
-    case SavingMode::Least:
-    case SavingMode::Fused: {
-      // Outputs of the micro-batch that runs are not counted yet.
-      const int64_t others = std::max<int64_t>(input.flying - input.chunks, 0);
-      const Int128 sent = input.counts_output
-                              ? input.stream * others * sends / input.chunks
-                              : Int128{0};
-      const Int128 net = received - sent;
-      // One tensor is on its way in each direction.
-      const Int128 directions = (receives > 0 ? 1 : 0) + (sends > 0 ? 1 : 0);
-      return figure == SavingMode::Least ? net
-                                         : net + input.stream * directions;
-    }
-    case SavingMode::Eager:
-      break;
+  if (figure == SavingMode::Eager) {
+    const Int128 all = input.stream * input.microbatches;
+    return std::max(all * receives, received) + all * sends + input.stream;
   }
-  const Int128 all = input.stream * input.microbatches;
-  return std::max(all * receives, received) + all * sends + input.stream;
+  // Outputs of the micro-batch that runs are not counted yet.
+  const int64_t others = std::max<int64_t>(input.flying - input.chunks, 0);
+  const Int128 sent = input.counts_output
+                          ? input.stream * others * sends / input.chunks
+                          : Int128{0};
+  if (figure == SavingMode::Least) return received - sent;
+  // One tensor is on its way in each direction.
+  const int directions = (receives > 0 ? 1 : 0) + (sends > 0 ? 1 : 0);
+  return received - sent + input.stream * directions;
 }
 
 Int128 state_of_one(const std::vector<OptimizerInput>& groups) {
@@ -186,37 +324,10 @@ Int128 state_of_one(const std::vector<OptimizerInput>& groups) {
   return most;
 }
 
-bool is_elementwise(Optimizer optimizer) {
-  return optimizer != Optimizer::Adafactor && optimizer != Optimizer::Muon;
-}
-
-OptimizerInput largest_trained(const Manifest& manifest, const Plan& plan,
-                               const std::vector<bool>& frozen) {
-  OptimizerInput result;
-  Int128 most = 0;
-  for (size_t i = 0; i < manifest.size(); ++i) {
-    const TensorType& type = manifest.type(i);
-    const Shape& shape = type.shape;
-    if ((!frozen.empty() && frozen[i]) || !is_trainable(type.dtype)) continue;
-    ++result.parameters;
-    result.elements += type.elements();
-    const int64_t unit =
-        std::max<int64_t>(byte_count(1, type.dtype).value_or(1), 1);
-    result.largest =
-        std::max<Int128>(result.largest, plan.of(i).bytes_per_device / unit);
-    if (shape.size() != 2) continue;
-    const Int128 numbers = Int128{shape[0]} * shape[1];
-    if (numbers <= most) continue;
-    most = numbers;
-    result.rows = shape[0];
-    result.columns = shape[1];
-  }
-  return result;
-}
-
 Int128 optimizer_temporaries(const OptimizerInput& input, SavingMode figure) {
-  if (figure == SavingMode::Least || input.optimizer == Optimizer::None)
+  if (figure == SavingMode::Least || input.optimizer == Optimizer::None) {
     return 0;
+  }
   const bool most = figure == SavingMode::Eager;
   // Updates are computed in float32, or in a moment's type, which is no wider.
   // PyTorch counts the steps of every parameter.
@@ -224,24 +335,11 @@ Int128 optimizer_temporaries(const OptimizerInput& input, SavingMode figure) {
       kUpdateBytes *
           (std::max(input.numbers, 3 * input.largest) + input.parameters) +
       kScalarBytes;
-  switch (input.optimizer) {
-    case Optimizer::None:
-    case Optimizer::AdamW:
-    case Optimizer::AdamW8bit:
-    case Optimizer::TorchaoAdamW8bit:
-    case Optimizer::TorchaoAdamW4bit:
-    case Optimizer::TorchaoAdamWFp8:
-    case Optimizer::Lion:
-    case Optimizer::Sgd:
-    case Optimizer::SgdMomentum:
-      return most ? tree : Int128{0};
-    case Optimizer::Adafactor:
-      return most ? std::max(tree,
-                             kNarrowCopies * kUpdateBytes * input.largest) +
-                        input.state
-                  : kUpdateBytes * input.largest;
-    case Optimizer::Muon:
-      break;
+  if (is_elementwise(input.optimizer)) return most ? tree : Int128{0};
+  if (input.optimizer == Optimizer::Adafactor) {
+    const Int128 largest = kUpdateBytes * input.largest;
+    return most ? std::max(tree, kNarrowCopies * largest) + input.state
+                : largest;
   }
   const Int128 matrix = input.rows * input.columns;
   const Int128 side = std::min(input.rows, input.columns);
@@ -276,65 +374,6 @@ std::vector<OptimizerInput> group_optimizers(const Manifest& manifest,
   return groups;
 }
 
-namespace {
-
-// How many copies of the elements that they update PyTorch's optimizers make:
-// of all parameters in one list (by the estimate and at most), and of the
-// largest parameter.
-struct TorchUpdate {
-  Optimizer optimizer;
-  bool of_moments;  // in the moments' type rather than the gradients'
-  std::array<int64_t, 2> list;
-  std::array<int64_t, 2> one;
-};
-constexpr std::array<TorchUpdate, 9> kTorchUpdates = {
-    {{Optimizer::AdamW, true, {1, 1}, {2, 3}},
-     {Optimizer::AdamW8bit, true, {0, 0}, {0, 0}},  // one kernel per parameter
-     // One compiled step per parameter, whose moments are in float32 before
-     // their blocks are quantised. Not measured.
-     {Optimizer::TorchaoAdamW8bit, true, {2, 4}, {2, 4}},
-     {Optimizer::TorchaoAdamW4bit, true, {2, 4}, {2, 4}},
-     {Optimizer::TorchaoAdamWFp8, true, {2, 4}, {2, 4}},
-     {Optimizer::Lion, true, {2, 2}, {2, 2}},
-     {Optimizer::Sgd, false, {0, 1}, {0, 2}},
-     {Optimizer::SgdMomentum, false, {0, 1}, {0, 2}},
-     {Optimizer::Adafactor, false, {1, 1}, {1, 2}}}};
-Int128 torch_temporaries(const OptimizerInput& input,
-                         std::optional<Update> requested, SavingMode figure) {
-  if (input.optimizer == Optimizer::None) return 0;
-  if (input.optimizer == Optimizer::Muon) {
-    return optimizer_temporaries(input, SavingMode::Fused);
-  }
-  const TorchUpdate& of = *std::ranges::find(kTorchUpdates, input.optimizer,
-                                             &TorchUpdate::optimizer);
-  const bool is_adafactor = input.optimizer == Optimizer::Adafactor;
-  const bool is_lion = input.optimizer == Optimizer::Lion;
-  Update update =
-      requested.value_or(is_adafactor ? Update::Loop : Update::Foreach);
-  // Adafactor has no fused version, and Lion has none over lists.
-  const Update missing = is_adafactor ? Update::Fused : Update::Foreach;
-  if ((is_adafactor || is_lion) && update == missing) update = Update::Loop;
-  const bool of_torchao = has_block_moments(input.optimizer) &&
-                          input.optimizer != Optimizer::AdamW8bit;
-  if (of_torchao) update = Update::Loop;
-  const bool most = figure == SavingMode::Eager;
-  // Counters of steps, the norms of what is clipped, and a list of these norms.
-  Int128 small = most ? 2 * kUpdateBytes * input.parameters + kScalarBytes : 0;
-  if (update == Update::Fused) return small;
-  if (most && is_adafactor) small += input.state;
-  const int64_t unit =
-      of.of_moments ? input.moment_bytes : input.gradient_bytes;
-  if (update == Update::Foreach) {
-    return small + input.numbers * unit * of.list.at(most ? 1 : 0);
-  }
-  const Int128 own = input.largest * unit * of.one.at(most ? 1 : 0);
-  if (!most || !is_adafactor) return small + own;
-  const int64_t copies = unit < kUpdateBytes ? kNarrowCopies : kFloatCopies;
-  return small + std::max(own, input.largest * kUpdateBytes * copies);
-}
-
-}  // namespace
-
 Int128 update_temporaries(std::span<const OptimizerInput> groups,
                           const FrameworkDef& framework,
                           std::optional<Update> update, Int128 state,
@@ -362,31 +401,6 @@ Int128 update_temporaries(std::span<const OptimizerInput> groups,
   return most;
 }
 
-namespace {
-
-// Returns the architecture's name of the first dimension; "" if none is known.
-std::string_view first_axis(const Manifest& manifest, size_t i) {
-  if (manifest.kinds == nullptr) return {};
-  const auto found = manifest.kinds->find(
-      {folded_name(manifest.name(i)), manifest.type(i).shape});
-  return found == manifest.kinds->end() || found->second.empty()
-             ? std::string_view{}
-             : std::string_view(found->second.front().axis);
-}
-
-bool is_multiplied(const Manifest& manifest, const Plan& plan,
-                   size_t parameter) {
-  constexpr std::array<std::string_view, 3> kOthers = {
-      "positions", "token_types", "experts"};
-  const Shape& shape = plan.of(parameter).local_shape;
-  if (shape.size() < 2) return false;
-  return shape.size() > 2 ||
-         std::find(kOthers.begin(), kOthers.end(),
-                   first_axis(manifest, parameter)) == kOthers.end();
-}
-
-}  // namespace
-
 std::vector<bool> find_multiplied(const Manifest& manifest, const Plan& plan) {
   // Layers and experts agree in all that the result depends on.
   std::unordered_map<uint64_t, bool> known;
@@ -412,39 +426,22 @@ WeightShapes weight_shapes(const Manifest& manifest, const Plan& plan,
   using Matrix = std::pair<int64_t, int64_t>;
   std::set<Matrix> in_layers;
   std::set<Matrix> outside;
-  std::unordered_set<uint64_t> seen;  // of names and placements
+  const std::vector<bool> multiplied = find_multiplied(manifest, plan);
   for (size_t i = 0; i < manifest.size(); ++i) {
-    const bool trained = frozen.empty() || !frozen[i];
-    const uint64_t key =
-        (uint64_t{manifest.name_class(i)} << 32U) | plan.placement_of[i];
-    if (!trained || !seen.insert(key).second ||
-        !is_multiplied(manifest, plan, i)) {
-      continue;
-    }
+    if (!multiplied[i] || (!frozen.empty() && frozen[i])) continue;
     const Shape& shape = plan.of(i).local_shape;
     (layer_of[i] >= 0 ? in_layers : outside)
-        .emplace(shape[shape.size() - 2], shape.back());
+        .insert({shape[shape.size() - 2], shape.back()});
   }
   WeightShapes shapes;
   for (const auto& [rows, columns] : in_layers) {
     shapes.in_layers += Int128{rows} * columns;
   }
   for (const Matrix& each : outside) {
-    if (in_layers.count(each) > 0) continue;
+    if (in_layers.contains(each)) continue;
     shapes.outside += Int128{each.first} * each.second;
   }
   return shapes;
-}
-
-bool pads_heads(const Manifest& manifest, const Plan& plan,
-                const StateOptions& state) {
-  Int128 degree = 1;
-  for (const Axis& axis : plan.mesh.axes()) {
-    degree *= is_gathered_for_use(axis.name, state) ? 1 : axis.size;
-  }
-  const Facts& facts = manifest.facts;
-  const int64_t heads = facts.kv_heads.value_or(facts.heads.value_or(0));
-  return degree > 1 && (heads == 0 || heads % degree != 0);
 }
 
 LayerWeights layer_weights(const Manifest& manifest, const Plan& plan,
@@ -509,18 +506,6 @@ WeightCasts weight_casts(const Manifest& manifest, const Plan& plan,
   return casts;
 }
 
-namespace {
-
-Int128 head_gradient(const LoopGradients& of, SavingMode figure) {
-  if (figure == SavingMode::Least) return 0;
-  const int64_t unit = figure == SavingMode::Eager
-                           ? of.stored
-                           : std::min(of.stored, of.computed);
-  return std::min(of.all - of.layers, of.head * unit);
-}
-
-}  // namespace
-
 Int128 gradients_in_loop(const LoopGradients& of, SavingMode figure) {
   return of.layers + head_gradient(of, figure);
 }
@@ -539,11 +524,10 @@ Int128 gradients_at_end(const LoopGradients& of, SavingMode figure) {
 Int128 scores_copied(const FrameworkDef& framework, const Facts& facts,
                      Int128 scores, int64_t stacked, Int128 gradients,
                      SavingMode figure) {
-  const auto k = static_cast<size_t>(figure);
-  const bool moves = framework.moves_scores.at(k) && facts.kv_heads &&
+  const bool moves = nth(framework.moves_scores, figure) && facts.kv_heads &&
                      facts.heads > facts.kv_heads;
   return std::max(moves ? scores * stacked - gradients : Int128{0},
-                  scores * framework.score_copies.at(k));
+                  scores * nth(framework.score_copies, figure));
 }
 
 bool pads_heads(const Mesh& mesh, const Facts& facts,

@@ -99,6 +99,19 @@ struct GatheredSizes {
 };
 GatheredSizes gathered_sizes(const Budget& budget);
 
+// The bytes of weights that are trained, of the bytes of them all.
+struct TrainedShare {
+  Int128 part = 0;
+  Int128 of = 1;
+};
+// Returns what a framework gathers and reduces, without `planned` and
+// `replicated`, which depend on the device. `share` is that of LayerWeights.
+ReductionInput reduction_input(const GatheredSizes& gathered,
+                               const TrainedShare& share, const Budget& budget,
+                               const StateOptions& state,
+                               const FrameworkDef& framework,
+                               int64_t element_bytes);
+
 // Returns the bytes of layers that are gathered ahead, besides the one in use.
 Int128 gathered_ahead(const ReductionInput& input, SavingMode figure);
 // Returns the bytes of gradients that wait to be reduced, in a backward pass.
@@ -126,7 +139,7 @@ OutsideGradients outside_gradients(std::span<const OutsideWeight> weights,
                                    size_t step, Int128 freed);
 // Returns how many of `logits`, the bytes of a loss, are freed before the
 // gradient of the head is made: all but the gradient of logits.
-Int128 freed_before_head(const SegmentOptions& options, size_t figure,
+Int128 freed_before_head(const SegmentOptions& options, SavingMode figure,
                          Int128 logits);
 
 // How many micro-batches a stage has in flight when its first backward pass
@@ -176,14 +189,10 @@ struct OptimizerInput {
 // Returns the state of the parameter that has the most: what is on a device at
 // once if the rest is in pages elsewhere.
 Int128 state_of_one(const std::vector<OptimizerInput>& groups);
-// Returns whether the optimizer updates each element independently.
-bool is_elementwise(Optimizer optimizer);
-// Returns what depends on the trained parameters: their number, elements,
-// largest parameter and largest matrix; the rest is not filled. `frozen` is per
-// parameter; empty: none is.
-OptimizerInput largest_trained(const Manifest& manifest, const Plan& plan,
-                               const std::vector<bool>& frozen);
-// Does so for every group of parameters (memory/state.h), with its optimizer.
+// Returns what depends on the trained parameters of every group of parameters
+// (memory/state.h): its optimizer, the number of parameters, their elements,
+// the largest parameter and the largest matrix; the rest is not filled.
+// `frozen` is per parameter; empty: none is.
 std::vector<OptimizerInput> group_optimizers(const Manifest& manifest,
                                              const Plan& plan,
                                              const std::vector<bool>& frozen,
@@ -218,24 +227,15 @@ struct LayerWeights {
   Int128 others = 0;          // trained bytes outside layers
   Int128 largest = 0;         // bytes of the largest trained weight
   Int128 largest_matrix = 0;  // elements of the largest matrix of a layer
-  // The trained part of the layer with the largest trained part; if no layer is
+  // The share of the layer with the largest trained part; if no layer is
   // trained, that of the weights outside layers.
-  struct Share {
-    Int128 part = 0;
-    Int128 of = 1;
-  };
-  Share share;
+  TrainedShare share;
 };
 // `layer_of` and `frozen` are per parameter; an empty `frozen` means that none
 // is.
 LayerWeights layer_weights(const Manifest& manifest, const Plan& plan,
                            const std::vector<int64_t>& layer_of,
                            const std::vector<bool>& frozen);
-
-// Returns whether XLA pads and shards heads that the axes do not divide, which
-// our partition replicates.
-bool pads_heads(const Manifest& manifest, const Plan& plan,
-                const StateOptions& state);
 
 // Elements on a device of one weight per shape, among weights that are trained
 // and multiplied with. Stacked experts count one expert each; the vocabulary

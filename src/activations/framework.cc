@@ -4,8 +4,13 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/words.h"
+
 namespace shardplan {
 namespace {
+
+constexpr std::array<std::string_view, 3> kUpdates = {"foreach", "fused",
+                                                      "loop"};
 
 constexpr int64_t kMiB = int64_t{1} << 20;
 
@@ -138,14 +143,8 @@ std::vector<Fp8Recipe> make_recipes() {
 
 std::array<SavingMode, kSavingModes> modes_of(Kernels kernels) {
   using K = SavingMode;
-  switch (kernels) {
-    case Kernels::Any:
-      break;
-    case Kernels::Fused:
-      return {K::Fused, K::Fused, K::Fused};
-    case Kernels::Eager:
-      return {K::Fused, K::Eager, K::Eager};
-  }
+  if (kernels == Kernels::Fused) return {K::Fused, K::Fused, K::Fused};
+  if (kernels == Kernels::Eager) return {K::Fused, K::Eager, K::Eager};
   return {K::Least, K::Fused, K::Eager};
 }
 
@@ -153,13 +152,6 @@ std::span<const Fp8Recipe> fp8_recipes() {
   static const std::vector<Fp8Recipe> kAll = make_recipes();
   return kAll;
 }
-
-namespace {
-
-constexpr std::array<std::string_view, 3> kUpdates = {"foreach", "fused",
-                                                      "loop"};
-
-}  // namespace
 
 std::optional<Update> find_update(std::string_view name) {
   const auto* const found = std::ranges::find(kUpdates, name);
@@ -169,10 +161,7 @@ std::optional<Update> find_update(std::string_view name) {
 std::span<const std::string_view> update_names() { return kUpdates; }
 
 const Fp8Recipe* find_fp8_recipe(std::string_view name) {
-  for (const Fp8Recipe& each : fp8_recipes()) {
-    if (each.name == name) return &each;
-  }
-  return nullptr;
+  return find_named(fp8_recipes(), name);
 }
 
 std::span<const FrameworkDef> frameworks() {
@@ -181,10 +170,7 @@ std::span<const FrameworkDef> frameworks() {
 }
 
 const FrameworkDef* find_framework(std::string_view name) {
-  for (const FrameworkDef& each : frameworks()) {
-    if (each.name == name) return &each;
-  }
-  return nullptr;
+  return find_named(frameworks(), name);
 }
 
 }  // namespace shardplan

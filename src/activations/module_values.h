@@ -10,6 +10,7 @@
 
 #include "activations/remat.h"
 #include "activations/saved_values.h"
+#include "base/checked.h"
 #include "graph/op.h"
 
 namespace shardplan {
@@ -24,35 +25,31 @@ class ModuleValues {
     if (modules_.empty()) return;
     for (const HeldRegister& of : view.registers) {
       if (!is_of_layer(of)) continue;
-      const auto segment = static_cast<size_t>(of.segment);
       if (view.computes(of.maker) &&
           view.op(of.maker).exchange == TokenExchange::ToExperts) {
-        has_experts_[segment] = true;
+        nth(has_experts_, of.segment) = true;
       }
       if (view.graph().values[of.value].part() == "attn.latent") {
-        is_latent_[segment] = true;
+        nth(is_latent_, of.segment) = true;
       }
     }
   }
 
   bool any() const { return !modules_.empty(); }
-  bool has(RegisterId reg) const {
-    return has_value(view_.reg(reg), view_.reg(reg).value);
-  }
   // Returns whether `value` is one of them, in the layer that computes `of`.
   bool has_value(const HeldRegister& of, ValueId value) const {
-    return is_of_layer(of) && std::any_of(modules_.begin(), modules_.end(),
-                                          [&](const RecomputedModule* module) {
-                                            return is_of(*module, of, value);
-                                          });
+    return is_of_layer(of) &&
+           std::ranges::any_of(modules_, [&](const RecomputedModule* module) {
+             return is_of(*module, of, value);
+           });
   }
   bool is_of(const RecomputedModule& module, const HeldRegister& of,
              ValueId value) const {
     using Of = RecomputedModule::Of;
-    const auto segment = static_cast<size_t>(of.segment);
-    const bool here = module.of == Of::Latent    ? is_latent_[segment]
-                      : module.of == Of::Experts ? has_experts_[segment]
-                                                 : !has_experts_[segment];
+    const bool has_experts = nth(has_experts_, of.segment);
+    const bool here = module.of == Of::Latent    ? nth(is_latent_, of.segment)
+                      : module.of == Of::Experts ? has_experts
+                                                 : !has_experts;
     if (!here) return false;
     const Value& made = view_.graph().values[value];
     const std::string_view part = made.part();
@@ -65,8 +62,8 @@ class ModuleValues {
       return each == part || (each.ends_with('.') && part.starts_with(each)) ||
              each == made.part_and_step();
     };
-    return std::any_of(module.parts.begin(), module.parts.end(), names) &&
-           std::none_of(module.but.begin(), module.but.end(), names);
+    return std::ranges::any_of(module.parts, names) &&
+           std::ranges::none_of(module.but, names);
   }
   bool is_of_layer(const HeldRegister& of) const {
     return of.segment >= 0 && !of.weight && !of.loaded &&

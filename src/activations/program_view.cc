@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <set>
 #include <string_view>
 
 #include "activations/module_values.h"
@@ -38,10 +37,11 @@ void find_segments(ProgramView& view) {
   }
 }
 
-PerNode<bool> nodes_of_experts(const Graph& graph) {
+// Returns which nodes are in a region of that kind.
+PerNode<bool> nodes_in(const Graph& graph, Region::Kind kind) {
   PerNode<bool> nodes(graph.nodes.size());
   for (const Region& region : graph.regions) {
-    if (region.kind != Region::Kind::Experts) continue;
+    if (region.kind != kind) continue;
     for (const NodeId n : region.nodes) nodes[n] = true;
   }
   return nodes;
@@ -53,14 +53,8 @@ PerNode<bool> nodes_of_experts(const Graph& graph) {
 // float32.
 PerValue<bool> wide_values(const Graph& graph, bool gelu_is_several,
                            const PerNode<bool>& uncast) {
-  PerNode<bool> is_softmax(graph.nodes.size());
-  PerNode<bool> is_norm(graph.nodes.size());
-  for (const Region& region : graph.regions) {
-    for (const NodeId n : region.nodes) {
-      if (region.kind == Region::Kind::Softmax) is_softmax[n] = true;
-      if (region.kind == Region::Kind::Norm) is_norm[n] = true;
-    }
-  }
+  const PerNode<bool> is_softmax = nodes_in(graph, Region::Kind::Softmax);
+  const PerNode<bool> is_norm = nodes_in(graph, Region::Kind::Norm);
   PerValue<bool> wide(graph.values.size());
   for (const ValueId v : wide.ids()) {
     const Value& value = graph.values[v];
@@ -69,8 +63,7 @@ PerValue<bool> wide_values(const Graph& graph, bool gelu_is_several,
   for (const NodeId n : graph.nodes.ids()) {
     const GraphNode& node = graph.nodes[n];
     const bool reads_wide =
-        std::any_of(node.operands.begin(), node.operands.end(),
-                    [&](ValueId v) { return wide[v]; });
+        std::ranges::any_of(node.operands, [&](ValueId v) { return wide[v]; });
     const InnerSteps steps = node.op->inner_steps(node.attributes);
     const bool makes_wide = is_softmax[n] || steps == InnerSteps::Angles ||
                             (steps == InnerSteps::Power && !is_norm[n]) ||
@@ -151,33 +144,34 @@ PerValue<AtExperts> values_at_experts(const Graph& graph,
 void describe_registers(ProgramView& view, const SegmentOptions& options) {
   const Graph& graph = *view.program->graph;
   const PerValue<AtExperts> at_experts = values_at_experts(graph, options);
-  const std::set<ValueId> outputs(graph.outputs.begin(), graph.outputs.end());
   if (options.autocast) {
-    if (options.autocast_skips_experts) view.uncast = nodes_of_experts(graph);
+    if (options.autocast_skips_experts) {
+      view.uncast = nodes_in(graph, Region::Kind::Experts);
+    }
     view.wide = wide_values(graph, options.gelu_steps > 0, view.uncast);
   }
   view.registers.resize(view.program->registers.size());
   for (const InstructionId i : view.instructions()) {
     const Instruction& made = view.at(i);
     HeldRegister& reg = view.registers[made.result];
-    reg.value = view.program->registers[made.result].value;
+    const ValueId v = view.program->registers[made.result].value;
+    reg.value = v;
     reg.maker = i;
     reg.root = made.result;
     reg.segment = std::max(view.segment(i), 0);
     reg.loaded = made.kind == Instruction::Kind::Load;
-    const ValueId v = reg.value;
     reg.weight = graph.values[v].is_weight;
-    reg.output = outputs.count(reg.value) > 0 && !reg.weight &&
+    reg.output = contains(graph.outputs, v) && !reg.weight &&
                  graph.values[v].kind == Value::Kind::Result;
     const Int128 elements = local_elements(view, made.result);
-    for (size_t k = 0; k < kSavingModes; ++k) {
-      const auto mode = static_cast<SavingMode>(k);
+    const AtExperts& at = at_experts[v];
+    reg.filled = static_cast<double>(at.part) / static_cast<double>(at.of);
+    for (const SavingMode mode : kFigures) {
       const int64_t unit =
           unit_of(options, graph.values[v].type, view.is_wide(v), mode);
-      const AtExperts& at = at_experts[v];
-      reg.bytes[k] = (elements * unit * at.part + at.of - 1) / at.of;
-      reg.moment[k] = (reg.bytes[k] + at.experts - 1) / at.experts;
-      reg.filled = static_cast<double>(at.part) / static_cast<double>(at.of);
+      Int128& bytes = nth(reg.bytes, mode);
+      bytes = (elements * unit * at.part + at.of - 1) / at.of;
+      nth(reg.moment, mode) = (bytes + at.experts - 1) / at.experts;
     }
     if (view.computes(i) && !made.operands.empty() &&
         view.op(i).recompute_cost == RecomputeCost::View) {
@@ -197,10 +191,10 @@ void describe_outputs(ProgramView& view) {
     while (view.reg(number).output) {
       const InstructionId maker = view.reg(number).maker;
       if (view.at(maker).operands.empty()) break;
-      const bool sums = view.computes(maker) &&
-                        view.op(maker).second_sign == 1 &&
-                        view.reg(view.at(maker).operands[1]).weight;
-      if (view.computes(maker) && !sums &&
+      const bool adds_bias = view.computes(maker) &&
+                             view.op(maker).second_sign == 1 &&
+                             view.reg(view.at(maker).operands[1]).weight;
+      if (view.computes(maker) && !adds_bias &&
           view.op(maker).recompute_cost != RecomputeCost::View) {
         break;
       }
@@ -219,9 +213,7 @@ void describe_outputs(ProgramView& view) {
 // depends on it.
 void find_gradients(ProgramView& view) {
   const Graph& graph = *view.program->graph;
-  view.any_frozen =
-      std::any_of(graph.values.begin(), graph.values.end(),
-                  [](const Value& value) { return value.frozen; });
+  view.any_frozen = std::ranges::any_of(graph.values, &Value::frozen);
   PerValue<bool>& flows = view.flows;
   flows.assign(graph.values.size(), !view.any_frozen);
   if (!view.any_frozen) return;
@@ -231,9 +223,9 @@ void find_gradients(ProgramView& view) {
   }
   for (const GraphNode& node : graph.nodes) {
     const ValueId result = node.result;
-    flows[result] = !graph.values[result].is_integer() &&
-                    std::any_of(node.operands.begin(), node.operands.end(),
-                                [&](ValueId v) { return flows[v]; });
+    flows[result] =
+        !graph.values[result].is_integer() &&
+        std::ranges::any_of(node.operands, [&](ValueId v) { return flows[v]; });
   }
 }
 
@@ -261,18 +253,17 @@ std::vector<std::string_view> absent_modules(const ProgramView& view,
   const ModuleValues values(view, policy);
   std::vector<std::string_view> absent;
   for (const RecomputedModule* module : policy.modules) {
-    const bool found = std::any_of(
-        policy.modules.begin(), policy.modules.end(),
-        [&](const RecomputedModule* same) {
-          return same->name == module->name &&
-                 std::any_of(view.registers.begin(), view.registers.end(),
-                             [&](const HeldRegister& of) {
-                               return values.is_of_layer(of) &&
-                                      values.is_of(*same, of, of.value);
-                             });
-        });
-    if (!found && !contains(absent, module->name))
+    const auto has_row = [&](const RecomputedModule* row) {
+      return row->name == module->name &&
+             std::ranges::any_of(view.registers, [&](const HeldRegister& of) {
+               return values.is_of_layer(of) &&
+                      values.is_of(*row, of, of.value);
+             });
+    };
+    if (!contains(absent, module->name) &&
+        std::ranges::none_of(policy.modules, has_row)) {
       absent.push_back(module->name);
+    }
   }
   return absent;
 }

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "activations/remat.h"
 
-#include <algorithm>
-#include <cctype>
-#include <charconv>
+#include <utility>
 
 #include "base/text.h"
+#include "base/words.h"
 
 namespace shardplan {
 namespace {
@@ -87,14 +86,9 @@ std::vector<RematPolicy> make_policies() {
 }
 
 std::optional<int64_t> count_in(std::string_view text) {
-  int64_t number = 0;
-  const char* const end = text.data() + text.size();
-  const auto [rest, problem] = std::from_chars(text.data(), end, number);
-  if (problem != std::errc() || rest != end || number < 1 ||
-      number > kMostLayers) {
-    return std::nullopt;
-  }
-  return number;
+  const auto number = parse_integer(text);
+  return number && *number >= 1 && *number <= kMostLayers ? number
+                                                          : std::nullopt;
 }
 
 std::vector<std::string> split(const std::string& text, char by) {
@@ -109,20 +103,24 @@ std::vector<std::string> split(const std::string& text, char by) {
   return parts;
 }
 
+// Reports that `name` is none of the known names. `problem` is the message
+// without the name, and `others` lists forms that are not names.
+void report_unknown(const std::string& problem, const std::string& name,
+                    const std::vector<std::string>& known, Diagnostics& diags,
+                    const std::string& others = "") {
+  suggest(diags.error(Code::Usage, {}, problem + in_backticks(name)), name,
+          known)
+      .help("one of " + joined(known, ", ") + others);
+}
+
 const CheckpointName* find_checkpoint_name(const std::string& name,
                                            Diagnostics& diags) {
-  std::vector<std::string> names;
-  for (const CheckpointName& each : checkpoint_names()) {
-    if (each.name == name) return &each;
-    names.emplace_back(each.name);
+  const CheckpointName* const found = find_named(checkpoint_names(), name);
+  if (found == nullptr) {
+    report_unknown("`--remat` has no layer value ", name,
+                   all_names(checkpoint_names()), diags);
   }
-  auto problem = diags.error(
-      Code::Usage, {}, "`--remat` has no layer value " + in_backticks(name));
-  if (const auto near = nearest(name, names)) {
-    problem.help("did you mean " + in_backticks(*near) + "?");
-  }
-  problem.help("one of " + joined(names, ", "));
-  return nullptr;
+  return found;
 }
 
 enum class Place : uint8_t { Device, Host, Nowhere };
@@ -177,17 +175,6 @@ bool put_placed(const std::string& text, RematPolicy& policy,
 
 constexpr std::string_view kScoresModule = "core_attn";
 
-std::vector<std::string> module_names() {
-  std::vector<std::string> names = {std::string(kScoresModule)};
-  for (const RecomputedModule& each : recomputed_modules()) {
-    const std::string name(each.name);
-    if (std::find(names.begin(), names.end(), name) == names.end()) {
-      names.push_back(name);
-    }
-  }
-  return names;
-}
-
 // Reads `selective:moe_act,layernorm`. Returns null, with the reason reported,
 // if a module is unknown.
 std::shared_ptr<const NamedPolicy> read_modules(const std::string& text,
@@ -198,16 +185,13 @@ std::shared_ptr<const NamedPolicy> read_modules(const std::string& text,
   RematPolicy& policy = named->policy;
   policy.name = named->text;
   policy.summary = "all but these modules";
-  const std::vector<std::string> known = module_names();
+  std::vector<std::string> known = {std::string(kScoresModule)};
+  for (const RecomputedModule& each : recomputed_modules()) {
+    if (!contains(known, each.name)) known.emplace_back(each.name);
+  }
   for (const std::string& each : split(modules, ',')) {
-    if (std::find(known.begin(), known.end(), each) == known.end()) {
-      auto problem = diags.error(
-          Code::Usage, {},
-          "`--remat selective` has no module " + in_backticks(each));
-      if (const auto near = nearest(each, known)) {
-        problem.help("did you mean " + in_backticks(*near) + "?");
-      }
-      problem.help("one of " + joined(known, ", "));
+    if (!contains(known, each)) {
+      report_unknown("`--remat selective` has no module ", each, known, diags);
       return nullptr;
     }
     policy.scores_only = policy.scores_only || each == kScoresModule;
@@ -216,11 +200,6 @@ std::shared_ptr<const NamedPolicy> read_modules(const std::string& text,
     }
   }
   return named;
-}
-
-bool is_of_names(const std::string& policy) {
-  return policy == "save_only_these_names" ||
-         policy == "save_and_offload_only_these_names" || policy == "custom";
 }
 
 // Reads a policy of names. Returns null, with the reason reported, if it is
@@ -300,10 +279,7 @@ std::span<const RematPolicy> remat_policies() {
 }
 
 const RematPolicy* find_remat_policy(std::string_view name) {
-  for (const RematPolicy& policy : remat_policies()) {
-    if (policy.name == name) return &policy;
-  }
-  return nullptr;
+  return find_named(remat_policies(), name);
 }
 
 std::optional<Remat> read_remat(const std::string& text, Diagnostics& diags) {
@@ -311,8 +287,14 @@ std::optional<Remat> read_remat(const std::string& text, Diagnostics& diags) {
   remat.policy = find_remat_policy(text);
   if (remat.policy != nullptr) return remat;
   const std::vector<std::string> parts = split(text, ':');
-  if (is_of_names(parts[0])) {
-    remat.named = read_names(text, parts, diags);
+  const bool has_names = parts[0] == "save_only_these_names" ||
+                         parts[0] == "save_and_offload_only_these_names" ||
+                         parts[0] == "custom";
+  const bool has_modules = parts.size() == 2 && parts[0] == "selective" &&
+                           !parts[1].empty() && !is_digit(parts[1][0]);
+  if (has_names || has_modules) {
+    remat.named = has_names ? read_names(text, parts, diags)
+                            : read_modules(text, parts[1], diags);
     if (remat.named == nullptr) return std::nullopt;
     remat.policy = &remat.named->policy;
     return remat;
@@ -322,13 +304,6 @@ std::optional<Remat> read_remat(const std::string& text, Diagnostics& diags) {
   if (number && parts.size() == 2 && parts[0] == "selective") {
     remat.policy = find_remat_policy("full");
     remat.every = *number;
-    return remat;
-  }
-  if (parts.size() == 2 && parts[0] == "selective" && !parts[1].empty() &&
-      std::isdigit(static_cast<unsigned char>(parts[1][0])) == 0) {
-    remat.named = read_modules(text, parts[1], diags);
-    if (remat.named == nullptr) return std::nullopt;
-    remat.policy = &remat.named->policy;
     return remat;
   }
   if (number && parts.size() == 3 && parts[0] == "full" &&
@@ -341,21 +316,12 @@ std::optional<Remat> read_remat(const std::string& text, Diagnostics& diags) {
     }
     return remat;
   }
-  std::vector<std::string> names;
-  for (const RematPolicy& policy : remat_policies()) {
-    names.emplace_back(policy.name);
-  }
-  auto problem = diags.error(Code::Usage, {},
-                             "`--remat` has no policy " + in_backticks(text));
-  if (const auto near = nearest(text, names)) {
-    problem.help("did you mean " + in_backticks(*near) + "?");
-  }
-  problem.help("one of " + joined(names, ", ") +
-               ", full:uniform:N, full:block:N, selective:N, "
-               "selective:MODULES, "
-               "save_only_these_names:NAMES, "
-               "save_and_offload_only_these_names:NAMES:NAMES, "
-               "custom:NAME=PLACE,..");
+  report_unknown("`--remat` has no policy ", text, all_names(remat_policies()),
+                 diags,
+                 ", full:uniform:N, full:block:N, selective:N, "
+                 "selective:MODULES, save_only_these_names:NAMES, "
+                 "save_and_offload_only_these_names:NAMES:NAMES, "
+                 "custom:NAME=PLACE,..");
   return std::nullopt;
 }
 

@@ -1,4 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
+// How saved values are found.
+//
+// `Reading` says what the backward of every instruction reads in one mode:
+// registers, and bytes besides (statistics, masks, copies). Instructions that a
+// kernel fuses, those of a norm, a softmax or attention, read together: the
+// last of them has all reads, and the results of the others (`inner`) never
+// leave the kernel.
+//
+// `Marking` starts from these reads. What is read is saved, unless the mode
+// recomputes it. Then its operands are marked in its place, and so on, up to
+// something that is saved or is a weight. In gate = x W, hidden = silu(gate),
+// out = hidden V, backward reads x, gate and hidden. Fused saves them; Least
+// recomputes hidden from gate, which is a product and therefore saved.
+//
+// If layers are recomputed, this is done twice. The first time nothing is, for
+// what is alive while the backward of a layer runs. The second time is for what
+// is saved until then: in a recomputed layer, what comes from other layers and
+// what the policy names; elsewhere, the same as the first time.
 #include "activations/saved_values.h"
 
 #include <algorithm>
@@ -8,15 +26,13 @@
 #include <utility>
 
 #include "activations/module_values.h"
+#include "base/checked.h"
+#include "base/words.h"
 #include "graph/op.h"
+#include "sim/transfers.h"
 
 namespace shardplan {
 namespace {
-
-template <typename T>
-bool is_in(const std::vector<T>& list, const T& item) {
-  return std::find(list.begin(), list.end(), item) != list.end();
-}
 
 // The reads of every instruction's backward, with kernels that fuse according
 // to `mode`.
@@ -24,17 +40,14 @@ class Reading {
  public:
   Reading(const ProgramView& view, const SegmentOptions& options,
           SavingMode mode, AttentionKind attention)
-      : view_(view),
+      : reads(view.program->instructions.size()),
+        inner(reads.size()),
+        differentiates(reads.size()),
+        view_(view),
         options_(options),
         mode_(mode),
         attention_(attention),
-        region_at_(view.graph().nodes.size()),
-        inputs_(view.graph().regions.size()),
-        rows_(view.graph().regions.size()) {
-    const size_t count = view.program->instructions.size();
-    reads.resize(count);
-    inner.resize(count);
-    differentiates.resize(count);
+        region_at_(view.graph().nodes.size()) {
     for (const Region& region : view.graph().regions) {
       shared_heads_.insert(region.shared_heads.begin(),
                            region.shared_heads.end());
@@ -73,35 +86,46 @@ class Reading {
   // Attention that holds scores is several kernels, and few kernels compute the
   // gradient of a trained bias.
   bool may_be_kernel(const Region& region) const {
-    return region.is_norm_or_softmax() ||
-           (region.kind == Region::Kind::Attention &&
-            attention_ == AttentionKind::Flash &&
-            (mode_ != SavingMode::Eager ||
-             !((region.has_trained_bias && !options_.kernels_take_bias) ||
-               (options_.scores_of_grouped_heads &&
-                !region.shared_heads.empty()))));
+    if (region.is_norm_or_softmax()) return true;
+    if (region.kind != Region::Kind::Attention ||
+        attention_ != AttentionKind::Flash) {
+      return false;
+    }
+    const bool lacks_kernel =
+        (region.has_trained_bias && !options_.kernels_take_bias) ||
+        (options_.scores_of_grouped_heads && !region.shared_heads.empty());
+    return mode_ != SavingMode::Eager || !lacks_kernel;
   }
 
   // Even operation by operation, a framework's own softmax and layer_norm are
   // single kernels (PyTorch's).
   bool is_fused(const Region& region) const {
-    return mode_ != SavingMode::Eager ||
-           region.kind == Region::Kind::Attention ||
-           (options_.softmax_in_float32 &&
-            region.kind == Region::Kind::Softmax) ||
-           (options_.native_kernels &&
-            (region.kind == Region::Kind::Softmax ||
-             (region.numbers_per_row == 2 && !options_.layer_norm_is_several)));
+    if (mode_ != SavingMode::Eager || region.kind == Region::Kind::Attention) {
+      return true;
+    }
+    if (region.kind == Region::Kind::Softmax) {
+      return options_.softmax_in_float32 || options_.native_kernels;
+    }
+    return options_.native_kernels && region.numbers_per_row == 2 &&
+           !options_.layer_norm_is_several;
   }
 
   Int128 bytes(RegisterId reg) const {
-    return view_.reg(reg).bytes[static_cast<size_t>(mode_)];
+    return nth(view_.reg(reg).bytes, mode_);
+  }
+  Int128 elements(RegisterId reg) const { return local_elements(view_, reg); }
+
+  // Saves more bytes, of what a register holds.
+  void save_more(Int128 more, RegisterId reg, BackwardReads& found) const {
+    found.extra.bytes += more;
+    found.extra.of = view_.reg(reg).value;
   }
 
   void read(InstructionId i) {
     const Instruction& at = view_.at(i);
-    if (at.kind == Instruction::Kind::Load) return;
-    if (view_.reg(at.result).weight) return;
+    if (at.kind == Instruction::Kind::Load || view_.reg(at.result).weight) {
+      return;
+    }
     const bool flows = view_.has_gradient(at.result);
     if (flows) differentiates[i] = with_gradients(at.operands);
     if (!view_.computes(i)) {
@@ -139,7 +163,7 @@ class Reading {
     for (size_t o = 0; o < operands.size(); ++o) {
       const bool read = gradient.operands != ReadOperands::None &&
                         (gradient.only.empty() ||
-                         is_in(gradient.only, static_cast<int>(o))) &&
+                         contains(gradient.only, static_cast<int>(o))) &&
                         (gradient.operands == ReadOperands::All ||
                          is_read_for_others(operands, o));
       if (!read || view_.reg(operands[o]).weight) continue;
@@ -154,9 +178,7 @@ class Reading {
       }
     }
     if (gradient.result) found.registers.push_back(view_.at(i).result);
-    const bool may_weigh =
-        options_.weighs_in_experts || mode_ == SavingMode::Least;
-    if (may_weigh && view_.op(i).exchange == TokenExchange::FromExperts) {
+    if (view_.op(i).exchange == TokenExchange::FromExperts) {
       read_weighed(i, found);
     }
     if (mode_ == SavingMode::Eager) save_steps(i, found);
@@ -172,7 +194,7 @@ class Reading {
     return options_.fp8 != nullptr && options_.fp8->saves_inputs &&
            mode_ == SavingMode::Fused && view_.op(i).is_product &&
            !view_.multiplies_values(i) && view_.is_layer(view_.segment(i)) &&
-           routers_.count(view_.at(i).node) == 0;
+           !routers_.contains(view_.at(i).node);
   }
 
   // torch.autocast makes a new cast for every operation that reads a value, and
@@ -182,7 +204,7 @@ class Reading {
     const int64_t own = view_.is_wide(view_.reg(reg).value)
                             ? std::max(narrow, kFloatBytes)
                             : narrow;
-    found.extra.add(bytes(reg) * unit / own, view_.reg(reg));
+    save_more(bytes(reg) * unit / own, reg, found);
   }
 
   // Products that read the same value share its quantised copy.
@@ -190,17 +212,18 @@ class Reading {
     const RegisterId root = view_.reg(reg).root;
     if (!quantised_.insert(root).second) return;
     const Int128 unit = Int128{options_.element_bytes} * Fp8Recipe::kUnit;
-    found.extra.add((bytes(root) * options_.fp8->input + unit - 1) / unit,
-                    view_.reg(root));
+    save_more((bytes(root) * options_.fp8->input + unit - 1) / unit, root,
+              found);
   }
 
   // Shares multiply what the last product of an expert reads, so nothing reads
   // that product's result. Kernels of gated activations do so from what they
   // read; else the activation's result is saved as well.
   void read_weighed(InstructionId i, BackwardReads& found) const {
+    if (!options_.weighs_in_experts && mode_ != SavingMode::Least) return;
     std::erase(found.registers, view_.at(i).operands[0]);
-    if (!options_.weighs_in_experts)
-      return;  // the lower end does so for every framework
+    // The lower end does so for every framework.
+    if (!options_.weighs_in_experts) return;
     InstructionId product = view_.root(view_.at(i).operands[0]).maker;
     while (!view_.op(product).is_product || !view_.computes(product)) {
       if (view_.at(product).kind == Instruction::Kind::Load) return;
@@ -208,27 +231,26 @@ class Reading {
     }
     const RegisterId hidden = view_.reg(view_.at(product).operands[0]).root;
     const InstructionId maker = view_.reg(hidden).maker;
-    if (!is_alone_pointwise(maker) ||
-        view_.op(maker).gradient.operands == ReadOperands::OfOthers)
-      return;
-    found.extra.add(bytes(hidden), view_.reg(hidden));
+    if (is_alone_pointwise(maker) &&
+        view_.op(maker).gradient.operands != ReadOperands::OfOthers) {
+      save_more(bytes(hidden), hidden, found);
+    }
   }
 
   // The first product of an adapter reads its input as PEFT makes it for each
   // module: a copy in the adapter's dtype, or what dropout leaves of that, with
   // a mask. No other part of the adapter reads the input.
   void save_adapter_input(InstructionId i, BackwardReads& found) const {
-    if (mode_ == SavingMode::Least) return;
     const auto& operands = view_.at(i).operands;
-    if (!view_.has_gradient(operands[1])) return;
     const int64_t unit =
         std::max(options_.element_bytes, options_.adapter_bytes);
-    const bool wider = unit > options_.element_bytes;
     const bool drops = options_.dropout.adapters;
-    if (!wider && !drops) return;
-    found.extra.add(local_elements(view_, operands[0]) *
-                        (unit + (drops ? mask_bytes(unit) : 0)),
-                    view_.reg(operands[0]));
+    if (mode_ == SavingMode::Least || !view_.has_gradient(operands[1]) ||
+        (unit == options_.element_bytes && !drops)) {
+      return;
+    }
+    save_more(elements(operands[0]) * (unit + (drops ? mask_bytes(unit) : 0)),
+              operands[0], found);
     std::erase(found.registers, operands[0]);
   }
 
@@ -238,8 +260,7 @@ class Reading {
     if (!is_factor && !view_.merges(i)) return;
     const RegisterId weight = view_.reg(view_.at(i).operands[1]).root;
     if (is_factor && !factors_.insert(weight).second) return;
-    found.extra.add(local_elements(view_, weight) * options_.element_bytes,
-                    view_.reg(weight));
+    save_more(elements(weight) * options_.element_bytes, weight, found);
   }
 
   // Returns whether another operand's gradient is needed: a product with a
@@ -283,9 +304,8 @@ class Reading {
         (probabilities || (hidden && view_.op(i).gradient.result)) &&
         view_.wide.empty();
     const int64_t unit = options_.element_bytes;
-    reads[i].extra.add(local_elements(view_, result) *
-                           (mask_bytes(unit) + (saves_rest ? unit : 0)),
-                       view_.reg(result));
+    save_more(elements(result) * (mask_bytes(unit) + (saves_rest ? unit : 0)),
+              result, reads[i]);
   }
 
   // Adds intermediate results if a framework runs one of our operations as
@@ -299,26 +319,23 @@ class Reading {
       // The cube is computed in float32, and so is what follows: the input,
       // tanh and one more are saved in float32, and half of the input.
       std::erase(found.registers, view_.at(i).operands[0]);
-      found.extra.add(local_elements(view_, result) *
-                          (3 * kFloatBytes + options_.element_bytes),
-                      view_.reg(result));
+      save_more(elements(result) * (3 * kFloatBytes + options_.element_bytes),
+                result, found);
     } else if (steps == InnerSteps::Tanh) {
-      found.extra.add(options_.gelu_steps * bytes(result), view_.reg(result));
+      save_more(options_.gelu_steps * bytes(result), result, found);
     } else if (steps == InnerSteps::Sigmoid) {
-      found.extra.add(options_.silu_steps * bytes(result), view_.reg(result));
+      save_more(options_.silu_steps * bytes(result), result, found);
     } else if (steps == InnerSteps::Power && view_.op(i).max_operands > 1) {
       // Two powers, two products, an exponential and a mask.
-      found.extra.add(bytes(result) * 7 / 2, view_.reg(result));
+      save_more(bytes(result) * 7 / 2, result, found);
     } else if (steps == InnerSteps::Angles) {
       const Shape& shape = view_.program->registers[result].local_shape;
-      const int dim = dim_at(integer_of(attributes, "dim", 1), shape.size());
-      found.extra.add(Int128{2} * shape[static_cast<size_t>(dim)] *
-                          shape.back() * options_.element_bytes,
-                      view_.reg(result));
+      const size_t dim = dim_at(integer_of(attributes, "dim", 1), shape.size());
+      save_more(Int128{2} * shape[dim] * shape.back() * options_.element_bytes,
+                result, found);
     } else if (options_.repeats_heads && groups_of_heads(i) > 1) {
       const RegisterId input = view_.at(i).operands[1];
-      found.extra.add((groups_of_heads(i) - 1) * bytes(input),
-                      view_.reg(input));
+      save_more((groups_of_heads(i) - 1) * bytes(input), input, found);
     }
   }
 
@@ -332,17 +349,15 @@ class Reading {
   }
 
   void read_fused(InstructionId i, const Region& region) {
-    const auto g = static_cast<size_t>(&region - view_.graph().regions.data());
+    auto& [inputs, rows] = fused_[&region];
     for (const RegisterId operand : view_.at(i).operands) {
-      if (is_in(region.inputs, view_.reg(operand).value) &&
-          !is_in(inputs_[g], operand)) {
-        inputs_[g].push_back(operand);
+      if (contains(region.inputs, view_.reg(operand).value) &&
+          !contains(inputs, operand)) {
+        inputs.push_back(operand);
       }
     }
     const RegisterId result = view_.at(i).result;
-    if (view_.reg(result).value == region.row) {
-      rows_[g] = local_elements(view_, result);
-    }
+    if (view_.reg(result).value == region.row) rows = elements(result);
     if (view_.at(i).node != region.nodes.back()) {
       inner[i] = true;
       differentiates[i].clear();
@@ -350,14 +365,14 @@ class Reading {
     }
     if (!view_.has_gradient(result)) return;
     // The last instruction of the region accounts for all of it.
-    differentiates[i] = with_gradients(inputs_[g]);
+    differentiates[i] = with_gradients(inputs);
     BackwardReads& found = reads[i];
     found.attention = region.kind == Region::Kind::Attention;
     found.in_place =
         options_.softmax_in_place && region.kind == Region::Kind::Softmax;
     if (region.kind != Region::Kind::Softmax) {
-      for (const RegisterId input : inputs_[g]) {
-        const bool is_norm = region.kind == Region::Kind::Norm;
+      const bool is_norm = region.kind == Region::Kind::Norm;
+      for (const RegisterId input : inputs) {
         if (is_norm && options_.layer_norm_in_float32 && view_.wide.empty() &&
             options_.element_bytes < kFloatBytes) {
           save_cast(input, kFloatBytes, found);
@@ -369,8 +384,7 @@ class Reading {
                     found);
         }
       }
-      found.extra.add(rows_[g] * kFloatBytes * region.numbers_per_row,
-                      view_.reg(result));
+      save_more(rows * kFloatBytes * region.numbers_per_row, result, found);
     }
     if (options_.softmax_in_float32 && region.weights && view_.wide.empty() &&
         region.kind == Region::Kind::Softmax) {
@@ -378,14 +392,14 @@ class Reading {
       const int64_t unit = options_.dropout.scores
                                ? kFloatBytes - options_.element_bytes
                                : kFloatBytes;
-      found.extra.add(local_elements(view_, result) * unit, view_.reg(result));
+      save_more(elements(result) * unit, result, found);
     } else if (region.kind != Region::Kind::Norm) {
       found.registers.push_back(result);
     }
     if (found.attention && mode_ == SavingMode::Eager &&
         options_.kernels_repeat_heads) {
       // Keys and values are repeated for all heads.
-      for (const RegisterId input : inputs_[g]) {
+      for (const RegisterId input : inputs) {
         found.extra.bytes += std::max<Int128>(bytes(result) - bytes(input), 0);
       }
     }
@@ -404,7 +418,7 @@ class Reading {
     if (options_.norms_read_copies) {
       std::erase_if(reads[i].registers, [&](RegisterId reg) {
         const ValueId value = view_.reg(reg).value;
-        return is_in(region.inputs, value) && !view_.is_wide(value);
+        return contains(region.inputs, value) && !view_.is_wide(value);
       });
     }
     if (view_.at(i).node != region.nodes.front()) return;
@@ -417,8 +431,7 @@ class Reading {
           region.numbers_per_row == 2 && options_.norms_round_first;
       const int64_t unit = std::max<int64_t>(
           kFloatBytes - (centred ? options_.element_bytes : 0), 0);
-      reads[i].extra.add(local_elements(view_, operand) * unit,
-                         view_.reg(operand));
+      save_more(elements(operand) * unit, operand, reads[i]);
     }
   }
 
@@ -429,30 +442,30 @@ class Reading {
   PerNode<const Region*> region_at_;       // null: not in a region
   std::map<NodeId, size_t> shared_heads_;  // of all regions
   std::set<NodeId> routers_;
-  // Per region: the values that it reads, and elements of per-row statistics.
-  std::vector<std::vector<RegisterId>> inputs_;
-  std::vector<Int128> rows_;
+  // The values that a region reads, and elements of per-row statistics.
+  struct Fused {
+    std::vector<RegisterId> inputs;
+    Int128 rows = 0;
+  };
+  std::map<const Region*, Fused> fused_;
   std::set<RegisterId> quantised_;  // registers with a saved copy in 8 bits
   std::set<RegisterId> factors_;    // adapters that were converted
 };
 
 // Marks the values that are saved, starting from those that backward reads.
-class Marking {
- public:
-  Marking(const ProgramView& view, const Reading& reading, SavingMode mode,
-          const Remat& remat, const ModuleValues& modules)
-      : saved(view.registers.size()),
-        needed_by(view.registers.size()),
-        view_(view),
-        reading_(reading),
-        mode_(mode),
-        remat_(remat),
-        modules_(modules),
-        recomputed_(view.registers.size()) {}
-
+struct Marking {
+  const ProgramView& view;
+  const Reading& reading;
+  SavingMode mode;
+  const Remat& remat;
+  const ModuleValues& modules;
   // Whether a register is saved, and the first instruction that needs it.
-  PerRegister<bool> saved;
-  PerRegister<InstructionId> needed_by;
+  PerRegister<bool> saved = PerRegister<bool>(view.registers.size());
+  PerRegister<InstructionId> needed_by =
+      PerRegister<InstructionId>(view.registers.size());
+  // Recomputed from what is saved.
+  PerRegister<bool> recomputed = PerRegister<bool>(view.registers.size());
+  PerInstruction<int> product_number = {};
 
   // Marks all that the backward of instructions reads, recomputing only what
   // this mode recomputes. Values saved for other readers are not recomputed, so
@@ -460,9 +473,9 @@ class Marking {
   template <typename Which>
   void mark_reads(Which which) {
     for (const bool pointwise : {false, true}) {
-      for (const InstructionId i : view_.instructions()) {
-        if (reading_.is_alone_pointwise(i) != pointwise || !which(i)) continue;
-        for (const RegisterId reg : reading_.reads[i].registers) {
+      for (const InstructionId i : view.instructions()) {
+        if (reading.is_alone_pointwise(i) != pointwise || !which(i)) continue;
+        for (const RegisterId reg : reading.reads[i].registers) {
           mark(reg, i, pointwise);
         }
       }
@@ -471,8 +484,8 @@ class Marking {
 
   // Does so for an instruction whose layer is recomputed.
   void mark_recomputed_reads(InstructionId i) {
-    for (const RegisterId reg : reading_.reads[i].registers) {
-      mark_recomputed(reg, view_.segment(i), i);
+    for (const RegisterId reg : reading.reads[i].registers) {
+      mark_recomputed(reg, view.segment(i));
     }
   }
 
@@ -480,11 +493,11 @@ class Marking {
   // backward needs it or not: PyTorch's selective checkpointing caches the
   // results of all operations that it names.
   void mark_all_named() {
-    for (const RegisterId r : view_.registers.ids()) {
-      const HeldRegister& of = view_.registers[r];
-      if (is_recomputed(view_, remat_, of.segment) && !of.weight &&
-          !of.output && !of.loaded && of.root == r && view_.has_gradient(r) &&
-          view_.computes(of.maker) && !reading_.inner[of.maker] &&
+    for (const RegisterId r : view.registers.ids()) {
+      const HeldRegister& of = view.registers[r];
+      if (is_recomputed(view, remat, of.segment) && !of.weight && !of.output &&
+          !of.loaded && of.root == r && view.has_gradient(r) &&
+          view.computes(of.maker) && !reading.inner[of.maker] &&
           may_be_saved(r)) {
         saved[r] = true;
       }
@@ -493,54 +506,50 @@ class Marking {
 
   // Returns the operation that computes a register, before any moves, or none.
   InstructionId product_of(RegisterId reg) const {
-    InstructionId product = view_.reg(reg).maker;
-    while (!view_.computes(product)) {
-      if (view_.at(product).kind == Instruction::Kind::Load) return {};
-      product = view_.reg(view_.at(product).operands[0]).maker;
+    InstructionId product = view.reg(reg).maker;
+    while (!view.computes(product)) {
+      if (view.at(product).kind == Instruction::Kind::Load) return {};
+      product = view.reg(view.at(product).operands[0]).maker;
     }
     return product;
   }
   bool is_weight_product(InstructionId i) const {
-    return view_.op(i).is_product && !view_.multiplies_values(i) &&
-           !reading_.is_attention(i);
+    return view.op(i).is_product && !view.multiplies_values(i) &&
+           !reading.is_attention(i);
   }
   bool is_context(InstructionId i) const {
-    return reading_.is_attention(i) || is_mixed(i);
+    return reading.is_attention(i) || is_mixed(i);
   }
 
-  // Resets recompute marks, which are separate for the two kinds of marking.
-  void reset_recomputed() { recomputed_.assign(recomputed_.size(), false); }
-
   void number_products() {
-    product_number_.assign(view_.program->instructions.size(), 0);
+    product_number.assign(view.program->instructions.size(), 0);
     std::map<int, int> next;
-    for (const InstructionId i : view_.instructions()) {
-      if (view_.computes(i) && view_.op(i).is_product &&
-          !view_.multiplies_values(i)) {
-        product_number_[i] = next[view_.segment(i)]++;
+    for (const InstructionId i : view.instructions()) {
+      if (view.computes(i) && view.op(i).is_product &&
+          !view.multiplies_values(i)) {
+        product_number[i] = next[view.segment(i)]++;
       }
     }
   }
 
- private:
   void mark(RegisterId reg, InstructionId needed, bool from_pointwise) {
-    const RegisterId r = view_.reg(reg).root;
-    const HeldRegister& of = view_.registers[r];
+    const RegisterId r = view.reg(reg).root;
+    const HeldRegister& of = view.registers[r];
     if (of.weight || of.output) return;
     if (saved[r]) {
       if (needed < needed_by[r]) needed_by[r] = needed;
       return;
     }
-    const bool recomputed =
+    const bool repeats =
         is_recomputed_now(of.maker, from_pointwise) || is_of_module(r);
-    PerRegister<bool>& seen = recomputed ? recomputed_ : saved;
+    PerRegister<bool>& seen = repeats ? recomputed : saved;
     if (seen[r]) return;
     seen[r] = true;
-    if (!recomputed) {
+    if (!repeats) {
       needed_by[r] = needed;
       return;
     }
-    for (const RegisterId operand : view_.at(of.maker).operands) {
+    for (const RegisterId operand : view.at(of.maker).operands) {
       mark(operand, needed, from_pointwise);
     }
   }
@@ -548,81 +557,67 @@ class Marking {
   // Returns whether a recomputed module computes it, directly or within a
   // kernel.
   bool is_of_module(RegisterId reg) const {
-    if (!modules_.any() || view_.reg(reg).loaded) return false;
-    return modules_.has(reg) || reading_.inner[view_.reg(reg).maker];
+    const HeldRegister& of = view.reg(reg);
+    return modules.any() && !of.loaded &&
+           (modules.has_value(of, of.value) || reading.inner[of.maker]);
   }
 
   // Returns whether the result of `maker` is recomputed rather than saved.
   bool is_recomputed_now(InstructionId maker, bool from_pointwise) const {
-    const Instruction& made = view_.at(maker);
-    if (mode_ == SavingMode::Eager || made.kind == Instruction::Kind::Load) {
+    const Instruction& made = view.at(maker);
+    if (mode == SavingMode::Eager || made.kind == Instruction::Kind::Load) {
       return false;
     }
-    if (!view_.computes(maker)) {
+    if (!view.computes(maker)) {
       // Gathers are repeated rather than saved.
-      return made.kind == Instruction::Kind::Collective &&
-             made.collective != CollectiveKind::AllReduce &&
-             made.collective != CollectiveKind::ReduceScatter;
+      return made.kind == Instruction::Kind::Collective && !reduces(made);
     }
-    if (mode_ == SavingMode::Fused) {
-      return from_pointwise && reading_.is_alone_pointwise(maker);
+    if (mode == SavingMode::Fused) {
+      return from_pointwise && reading.is_alone_pointwise(maker);
     }
-    return !reading_.is_attention(maker) &&
-           (is_cheap(view_.op(maker).recompute_cost) ||
-            view_.multiplies_values(maker));
+    return !reading.is_attention(maker) &&
+           (is_cheap(view.op(maker).recompute_cost) ||
+            view.multiplies_values(maker));
   }
 
-  void mark_recomputed(RegisterId reg, int segment, InstructionId needed) {
-    const RegisterId r = view_.reg(reg).root;
-    const HeldRegister& of = view_.registers[r];
+  void mark_recomputed(RegisterId reg, int segment) {
+    const RegisterId r = view.reg(reg).root;
+    const HeldRegister& of = view.registers[r];
     if (of.weight || of.output) return;
     const bool stays = of.loaded || of.segment != segment || may_be_saved(r);
-    PerRegister<bool>& seen = stays ? saved : recomputed_;
+    PerRegister<bool>& seen = stays ? saved : recomputed;
     if (seen[r]) return;
     seen[r] = true;
-    if (stays) {
-      if (!needed_by[r]) needed_by[r] = needed;
-      return;
-    }
-    for (const RegisterId operand : view_.at(of.maker).operands) {
-      mark_recomputed(operand, segment, needed);
+    if (stays) return;
+    for (const RegisterId operand : view.at(of.maker).operands) {
+      mark_recomputed(operand, segment);
     }
   }
 
   bool may_be_saved(RegisterId reg) const {
-    const RematPolicy& policy = *remat_.policy;
-    if (is_in(policy.saved, view_.part(reg))) return true;
+    const RematPolicy& policy = *remat.policy;
+    if (contains(policy.saved, view.part(reg))) return true;
     const InstructionId product = product_of(reg);
     if (!product) return false;
     if (is_context(product)) {
       return policy.attention ||
-             (policy.other_products && view_.multiplies_values(product) &&
-              !reading_.is_attention(product));
+             (policy.other_products && view.multiplies_values(product) &&
+              !reading.is_attention(product));
     }
-    if (!view_.op(product).is_product) return false;
-    if (view_.multiplies_values(product)) return policy.other_products;
+    if (!view.op(product).is_product) return false;
+    if (view.multiplies_values(product)) return policy.other_products;
     return policy.weight_products &&
-           (!policy.every_second_product || product_number_[product] % 2 == 0);
+           (!policy.every_second_product || product_number[product] % 2 == 0);
   }
 
   // Returns whether the product reads the result of a softmax.
   bool is_mixed(InstructionId i) const {
-    if (!view_.multiplies_values(i)) return false;
-    for (const RegisterId operand : view_.at(i).operands) {
-      if (reading_.is_of(view_.root(operand).maker, Region::Kind::Softmax)) {
-        return true;
-      }
-    }
-    return false;
+    return view.multiplies_values(i) &&
+           std::ranges::any_of(view.at(i).operands, [&](RegisterId operand) {
+             return reading.is_of(view.root(operand).maker,
+                                  Region::Kind::Softmax);
+           });
   }
-
-  const ProgramView& view_;
-  const Reading& reading_;
-  SavingMode mode_;
-  const Remat& remat_;
-  const ModuleValues& modules_;
-  PerRegister<bool> recomputed_;  // recomputed from what is saved
-  PerInstruction<int> product_number_;
 };
 
 }  // namespace
@@ -636,7 +631,7 @@ SavedValues saved_values(const ProgramView& view, const SegmentOptions& options,
   const Reading running(view, options, mode, options.attention);
   static const RematPolicy kNone;
   const ModuleValues none(view, kNone);
-  Marking all(view, running, mode, remat, none);
+  Marking all{view, running, mode, remat, none};
   all.mark_reads([](InstructionId) { return true; });
   SavedValues values;
   values.alive = all.saved;
@@ -653,22 +648,22 @@ SavedValues saved_values(const ProgramView& view, const SegmentOptions& options,
     values.contexts.push_back(made && all.is_context(made));
   }
   const ModuleValues modules(view, remat.is_none() ? kNone : *remat.policy);
-  const auto extra = [&](const Reading& of, InstructionId i) -> SavedExtra {
-    const BackwardReads& reads = of.reads[i];
-    if (reads.extra.bytes == 0 ||
-        (modules.any() &&
-         modules.has_value(view.reg(view.at(i).result), reads.extra.of))) {
-      return {};
+  const auto add_extra = [&](const Reading& reading) {
+    for (const InstructionId i : view.instructions()) {
+      const BackwardReads& reads = reading.reads[i];
+      const SavedExtra& extra = reads.extra;
+      const bool stays =
+          extra.bytes != 0 &&
+          !(modules.any() &&
+            modules.has_value(view.reg(view.at(i).result), extra.of)) &&
+          (!is_recomputed(view, remat, view.segment(i)) ||
+           remat.policy->by_modules() ||
+           (reads.attention && remat.policy->attention));
+      values.saved_extra.push_back(stays ? extra : SavedExtra{});
     }
-    const bool stays = !is_recomputed(view, remat, view.segment(i)) ||
-                       remat.policy->by_modules() ||
-                       (reads.attention && remat.policy->attention);
-    return stays ? reads.extra : SavedExtra{};
   };
   if (remat.is_none()) {
-    for (const InstructionId i : view.instructions()) {
-      values.saved_extra.push_back(extra(running, i));
-    }
+    add_extra(running);
     return values;
   }
   // Without scores, everything is saved that a kernel without scores saves.
@@ -676,7 +671,7 @@ SavedValues saved_values(const ProgramView& view, const SegmentOptions& options,
   const Reading saved_reads(
       view, options, mode,
       scores_only ? AttentionKind::Flash : options.attention);
-  Marking marks(view, saved_reads, mode, remat, modules);
+  Marking marks{view, saved_reads, mode, remat, modules};
   marks.number_products();
   const bool whole = !remat.policy->by_modules();
   const auto recomputes = [&](InstructionId i) {
@@ -688,11 +683,10 @@ SavedValues saved_values(const ProgramView& view, const SegmentOptions& options,
   if (mode == SavingMode::Eager && whole && options.saves_all_named) {
     marks.mark_all_named();
   }
-  marks.reset_recomputed();
+  // These marks are separate for the two kinds of marking.
+  marks.recomputed.assign(view.registers.size(), false);
   marks.mark_reads([&](InstructionId i) { return !recomputes(i); });
-  for (const InstructionId i : view.instructions()) {
-    values.saved_extra.push_back(extra(saved_reads, i));
-  }
+  add_extra(saved_reads);
   values.saved = marks.saved;
   return values;
 }

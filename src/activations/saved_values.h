@@ -121,7 +121,7 @@ struct ProgramView {
   int segment(InstructionId i) const { return segment_of[i]; }
   // Returns whether a segment is a layer.
   bool is_layer(int segment) const {
-    return layer_of_segment[static_cast<size_t>(segment)] >= 0;
+    return nth(layer_of_segment, segment) >= 0;
   }
   // Returns whether an instruction is a product of two activations.
   bool multiplies_values(InstructionId i) const {
@@ -138,18 +138,13 @@ Int128 local_elements(const ProgramView& view, RegisterId number);
 struct SavedExtra {
   Int128 bytes = 0;
   ValueId of = {};
-
-  void add(Int128 more, const HeldRegister& reg) {
-    bytes += more;
-    of = reg.value;
-  }
 };
 
 // Walks a forward pass, instruction after instruction, and tracks the bytes
 // that it holds: a result exists from its instruction on, and a value is freed
 // after its last reader unless it stays. Both the forward part of a training
-// step and a forward pass alone are this walk. For the latter, the simulator
-// counts exactly these bytes as it runs (sim/live_bytes.h).
+// step and a forward pass alone are this walk. For the latter, a test counts
+// exactly these bytes as the simulator runs it.
 //
 // `instructions` are in the order of the program.
 //   bytes(reg)  the bytes of a register with its own storage; 0: not counted

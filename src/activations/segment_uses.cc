@@ -20,29 +20,25 @@ std::vector<SegmentUse> list_uses(const StepLayers& layers,
   const auto& cycle = layers.cycle;
   int64_t stack_begin = 0;
   const auto add_layer = [&](size_t segment, int64_t layer) {
-    SegmentUse step;
+    SegmentUse& step = steps.emplace_back();
     step.segment = segment;
     step.layer = layer;
     const auto found = weights.layers.find(layer - stack_begin);
-    if (found != weights.layers.end()) {
-      step.weights = found->second.trained;
-      step.matrices = found->second.matrices;
-    }
-    steps.push_back(step);
+    if (found == weights.layers.end()) return;
+    step.weights = found->second.trained;
+    step.matrices = found->second.matrices;
   };
   int64_t layer = 0;
   for (size_t s = 0; s < plain.size(); ++s) {
     if (!plain[s].is_layer) {
       stack_begin = layer;
-      SegmentUse step;
-      step.segment = s;
-      steps.push_back(step);
+      steps.push_back({.segment = s});
     } else if (!cycle) {
       add_layer(s, layer++);
     } else if (layer == 0) {
       // Segments of layers are adjacent, in the layers' order.
       for (; layer < layers.layers; ++layer) {
-        add_layer(s + static_cast<size_t>(layer_for(*cycle, layer)), layer);
+        add_layer(s + to_size(layer_for(*cycle, layer)), layer);
       }
     }
   }
@@ -54,9 +50,8 @@ int64_t stage_of(const std::optional<StagePlan>& stages, const SegmentUse& step,
   if (!stages) return 0;
   if (step.layer < 0) return after_layers ? stages->stages - 1 : 0;
   const auto& ranges = stages->ranges;
-  const auto found = std::upper_bound(
-      ranges.begin(), ranges.end(), step.layer,
-      [](int64_t layer, const auto& range) { return layer < range.second; });
+  const auto found = std::ranges::upper_bound(
+      ranges, step.layer, {}, [](const auto& range) { return range.second; });
   return found == ranges.end() ? stages->stages - 1 : found - ranges.begin();
 }
 
@@ -66,13 +61,12 @@ std::vector<std::vector<SegmentUse>> uses_of_stages(
     const StepInput& input, const LayerWeights& weights,
     const StepOptions& options) {
   const auto& stages = input.budget.stages;
-  std::vector<std::vector<SegmentUse>> uses(
-      stages ? static_cast<size_t>(stages->stages) : 1);
+  std::vector<std::vector<SegmentUse>> uses(stages ? to_size(stages->stages)
+                                                   : 1);
   int64_t last_layer = -1;
   for (const SegmentUse& each : list_uses(input.layers, weights)) {
     if (each.layer >= 0) last_layer = each.layer;
-    uses[static_cast<size_t>(stage_of(stages, each, last_layer >= 0))]
-        .push_back(each);
+    nth(uses, stage_of(stages, each, last_layer >= 0)).push_back(each);
   }
   for (size_t s = 0; s < uses.size(); ++s) {
     std::vector<SegmentUse>& own = uses[s];
@@ -88,7 +82,7 @@ std::vector<std::vector<SegmentUse>> uses_of_stages(
           step.saves = number % remat.together == remat.together - 1;
           step.more_layers = remat.together - 1;
         }
-        const auto layer = static_cast<size_t>(step.layer);
+        const size_t layer = to_size(step.layer);
         if (layer < input.saved_dequantised.size()) {
           step.saved_dequantised =
               input.saved_dequantised[layer] * (1 + step.more_layers);

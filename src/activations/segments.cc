@@ -7,6 +7,7 @@
 
 #include "activations/saved_values.h"
 #include "activations/step_memory.h"
+#include "base/words.h"
 #include "core/fold.h"
 
 namespace shardplan {
@@ -34,15 +35,22 @@ struct Peak {
   InstructionId at = {};
 };
 
-// The passes over one segment, with one SavingMode.
+// Returns the SavingMode of a figure.
+SavingMode mode_of(const SegmentOptions& options, SavingMode figure) {
+  return options.runs_in_order ? SavingMode::Eager : figure;
+}
+
+// The passes over one segment, for one of the three figures.
 class Sweep {
  public:
   Sweep(const ProgramView& view, const SavedValues& values,
-        const SegmentOptions& options, size_t mode, int segment)
+        const SegmentOptions& options, const Remat& remat, SavingMode figure,
+        int segment)
       : view_(view),
         values_(values),
-        runs_in_order_(options.runs_in_order),
-        k_(mode),
+        options_(options),
+        remat_(remat),
+        figure_(figure),
         segment_(segment) {
     for (const InstructionId i : view.instructions()) {
       if (view.segment(i) == segment && !view.reg(view.at(i).result).weight) {
@@ -52,15 +60,123 @@ class Sweep {
     }
   }
 
-  // Returns whether gradients flow into something that the segment computes.
-  bool has_backward() const { return flows_; }
+  SegmentMemory measure() const {
+    SegmentMemory memory;
+    sum_saved(memory);
+    memory.sliced = sliced_of(memory);
+    for (const InstructionId i : own_) {
+      const RegisterId result = view_.at(i).result;
+      if (is_read_later(result)) memory.handed_on += bytes(result);
+    }
+    memory.loss = loss();
+    memory.forward = forward(values_.saved) + memory.loss;
+    memory.input =
+        handed_in([&](RegisterId r) { return view_.value(r).learned; });
+    const Peak peak = backward();
+    memory.backward = peak.bytes;
+    describe(peak, memory.backward_by);
+    if (view_.any_frozen && mode_ != SavingMode::Least) {
+      // Not even the inputs of frozen layers are saved.
+      memory.forward +=
+          handed_in([&](RegisterId r) { return !values_.saved[r]; });
+      if (mode_ == SavingMode::Eager) {
+        const Int128 held = inputs();
+        memory.forward += held;
+        memory.backward += held;
+      }
+    }
+    if (is_recomputed(view_, remat_, segment_) && flows_) {
+      // The layer is recomputed before its backward, with all that this needs.
+      const Int128 again = forward(values_.alive) + memory.handed_on;
+      if (again > memory.backward) {
+        memory.backward_by["recomputed activations"] += again - memory.backward;
+        memory.backward = again;
+      }
+    }
+    if (memory.loss == 0) return memory;
+    memory.backward += memory.loss;
+    memory.backward_by[std::string(kLogits)] += memory.loss;
+    return memory;
+  }
+
+ private:
+  bool is_offloaded(RegisterId reg) const {
+    if (remat_.is_plain()) return false;
+    const RematPolicy& policy = *remat_.policy;
+    const HeldRegister& of = view_.reg(reg);
+    // Whether the next layer reads it as its input, and reads it last.
+    const bool is_next_input = of.last_read &&
+                               view_.segment(of.last_read) == of.segment + 1 &&
+                               view_.is_layer(of.segment + 1);
+    if ((policy.offloads_input || policy.offloads_everything) &&
+        is_next_input) {
+      return true;
+    }
+    if (of.loaded || !view_.is_layer(of.segment)) return false;
+    return policy.offloads_everything ||
+           contains(policy.offloaded, view_.part(reg)) ||
+           (policy.offloads_products && values_.products[reg]) ||
+           (policy.offloads_attention && values_.contexts[reg]);
+  }
+
+  void sum_saved(SegmentMemory& memory) const {
+    const auto add = [&](ValueId value, Int128 amount) {
+      if (amount == 0) return;
+      memory.saved += amount;
+      const Value& of = view_.graph().values[value];
+      memory.saved_by[folded_name(of.whole())] += amount;
+    };
+    for (const RegisterId r : view_.registers.ids()) {
+      const HeldRegister& reg = view_.registers[r];
+      if (!values_.saved[r] || reg.segment != segment_) continue;
+      if (is_offloaded(r)) {
+        memory.offloaded += bytes(r);
+      } else {
+        add(reg.value, bytes(r));
+      }
+    }
+    for (const InstructionId i : view_.instructions()) {
+      const SavedExtra& extra = values_.saved_extra[i];
+      if (view_.segment(i) == segment_) add(extra.of, extra.bytes);
+    }
+  }
+
+  // Returns the part of the saved values that backward reads in products. A
+  // recomputed segment reads all of them.
+  Int128 sliced_of(const SegmentMemory& memory) const {
+    if (is_recomputed(view_, remat_, segment_)) return memory.saved;
+    std::set<RegisterId> read;  // roots
+    for (const InstructionId i : view_.instructions()) {
+      if (!view_.computes(i) || !view_.op(i).is_product) continue;
+      for (const RegisterId reg : values_.reads[i].registers) {
+        const RegisterId root = view_.reg(reg).root;
+        if (values_.saved[root]) read.insert(root);
+      }
+    }
+    Int128 sum = 0;
+    for (const RegisterId root : read) {
+      if (view_.reg(root).segment == segment_) sum += bytes(root);
+    }
+    return std::min(sum, memory.saved);
+  }
+
+  // Returns the bytes of logits and of what a loss makes of them.
+  Int128 loss() const {
+    Int128 elements = 0;
+    for (const RegisterId output : view_.program->outputs) {
+      const HeldRegister& of = view_.reg(output);
+      if (of.output && of.segment == segment_) {
+        elements += local_elements(view_, output);
+      }
+    }
+    return loss_bytes(options_, elements, figure_);
+  }
 
   // Returns the most bytes live at once if the registers in `saved` stay. If no
   // gradient flows, a program that runs operation by operation still holds what
   // its variables refer to, which is assumed to be all of the segment.
   Int128 forward(const PerRegister<bool>& saved) const {
-    const bool holds_all =
-        !flows_ && k_ == static_cast<size_t>(SavingMode::Eager);
+    const bool holds_all = !flows_ && mode_ == SavingMode::Eager;
     Int128 most = 0;
     walk_forward(
         view_, own_,
@@ -75,32 +191,16 @@ class Sweep {
   }
 
   // Returns the bytes of values that earlier segments computed and that this or
-  // a later one reads, except saved ones. Of frozen layers, not even inputs are
-  // saved.
-  Int128 handed_in(const PerRegister<bool>& saved) const {
-    if (own_.empty()) return 0;
-    Int128 sum = 0;
-    for (const RegisterId r : view_.registers.ids()) {
-      const HeldRegister& of = view_.registers[r];
-      const bool is_past = of.maker < own_.front() && of.segment != segment_ &&
-                           of.last_read >= own_.front();
-      if (is_past && !saved[r] && is_stored(r)) {
-        sum += of.bytes[k_];
-      }
-    }
-    return sum;
-  }
-
-  // Returns the same for values that depend on weights, saved or not.
-  Int128 stream() const {
+  // a later one reads, if they are to be counted.
+  template <typename Counts>
+  Int128 handed_in(Counts counts) const {
     if (own_.empty()) return 0;
     Int128 sum = 0;
     for (const RegisterId r : view_.registers.ids()) {
       const HeldRegister& of = view_.registers[r];
       if (of.maker < own_.front() && of.segment != segment_ &&
-          of.last_read >= own_.front() && is_stored(r) &&
-          view_.graph().values[of.value].learned) {
-        sum += of.bytes[k_];
+          of.last_read >= own_.front() && is_stored(r) && counts(r)) {
+        sum += bytes(r);
       }
     }
     return sum;
@@ -108,22 +208,11 @@ class Sweep {
 
   // Returns the bytes of inputs that are not saved for backward but that their
   // owner still holds.
-  Int128 inputs(const PerRegister<bool>& saved) const {
+  Int128 inputs() const {
     Int128 sum = 0;
     for (const RegisterId r : view_.registers.ids()) {
       const HeldRegister& of = view_.registers[r];
-      if (of.loaded && !of.weight && !saved[r]) sum += of.bytes[k_];
-    }
-    return sum;
-  }
-
-  // Returns the bytes of gradients of what later segments read, which exist
-  // when backward begins.
-  Int128 handed_on() const {
-    Int128 sum = 0;
-    for (const InstructionId i : own_) {
-      const RegisterId result = view_.at(i).result;
-      if (is_read_later(result)) sum += bytes(result);
+      if (of.loaded && !of.weight && !values_.saved[r]) sum += bytes(r);
     }
     return sum;
   }
@@ -158,9 +247,12 @@ class Sweep {
     });
   }
 
- private:
-  Int128 bytes(RegisterId reg) const { return view_.reg(reg).bytes[k_]; }
-  Int128 moment(RegisterId reg) const { return view_.reg(reg).moment[k_]; }
+  Int128 bytes(RegisterId reg) const {
+    return nth(view_.reg(reg).bytes, mode_);
+  }
+  Int128 moment(RegisterId reg) const {
+    return nth(view_.reg(reg).moment, mode_);
+  }
   bool is_of_segment(RegisterId reg) const {
     return view_.reg(reg).segment == segment_ && !view_.reg(reg).loaded;
   }
@@ -174,6 +266,7 @@ class Sweep {
     return is_stored(root) && view_.has_gradient(root) &&
            !view_.value(root).is_integer();
   }
+  // Returns whether a gradient of it exists when backward begins.
   bool is_read_later(RegisterId reg) const {
     const InstructionId last = view_.reg(reg).last_read;
     return has_gradient(reg) && last && view_.segment(last) != segment_;
@@ -185,11 +278,11 @@ class Sweep {
   // as well, and scaled that.
   Int128 gathered_gradient(InstructionId i) const {
     Int128 most = 0;
-    if (view_.merges(i) && k_ != static_cast<size_t>(SavingMode::Least)) {
+    if (view_.merges(i) && mode_ != SavingMode::Least) {
       const RegisterId kernel = view_.at(i).operands[1];
       const int halves = view_.node(i).part == OpPart::MergedHalf ? 2 : 1;
       most = bytes(kernel) * halves;
-      if (k_ == static_cast<size_t>(SavingMode::Eager) && !runs_in_order_) {
+      if (mode_ == SavingMode::Eager && !options_.runs_in_order) {
         most += 2 * halves * kFloatBytes * local_elements(view_, kernel);
       }
     }
@@ -197,7 +290,7 @@ class Sweep {
       const HeldRegister& of = view_.root(operand);
       if (view_.computes(i) && of.weight && view_.has_gradient(operand) &&
           view_.at(of.maker).kind == Instruction::Kind::Collective) {
-        most = std::max(most, of.moment[k_]);
+        most = std::max(most, nth(of.moment, mode_));
       }
     }
     return most;
@@ -237,16 +330,17 @@ class Sweep {
       Int128 here = gradients.total;
       // In elementwise operations, a gradient may overwrite the one that it is
       // computed from.
-      const bool in_place =
-          values_.reads[i].in_place ||
-          (k_ == static_cast<size_t>(SavingMode::Least) && view_.computes(i) &&
-           is_cheap(view_.op(i).recompute_cost));
-      if (in_place) here = std::max(before, here - bytes_if_dropped(result));
+      const bool in_place = values_.reads[i].in_place ||
+                            (mode_ == SavingMode::Least && view_.computes(i) &&
+                             is_cheap(view_.op(i).recompute_cost));
+      if (in_place && has_gradient(result)) {
+        here = std::max(before, here - moment(result));
+      }
       // Gradients from several readers exist side by side while they are added.
-      if (k_ == static_cast<size_t>(SavingMode::Eager)) here += second;
+      if (mode_ == SavingMode::Eager) here += second;
       visit(i, here + registers.total + extra + gathered_gradient(i), registers,
             gradients);
-      if (view_.reg(result).root == result) gradients.drop(result);
+      gradients.drop(result);
       extra -= values_.reads[i].extra.bytes;
       const auto over = released.find(i);
       if (over == released.end()) continue;
@@ -262,156 +356,23 @@ class Sweep {
     for (const RegisterId operand : values_.differentiates[i]) {
       const RegisterId root = view_.reg(operand).root;
       if (has_gradient(root) &&
-          (!runs_in_order_ || gradients.bytes.contains(root))) {
+          (!options_.runs_in_order || gradients.bytes.contains(root))) {
         most = std::max(most, bytes(root));
       }
     }
     return most;
   }
 
-  Int128 bytes_if_dropped(RegisterId result) const {
-    return view_.reg(result).root == result && has_gradient(result)
-               ? moment(result)
-               : 0;
-  }
-
   const ProgramView& view_;
   const SavedValues& values_;
-  bool runs_in_order_;
-  size_t k_;
+  const SegmentOptions& options_;
+  const Remat& remat_;
+  SavingMode figure_;
+  SavingMode mode_ = mode_of(options_, figure_);
   int segment_;
   std::vector<InstructionId> own_;
   bool flows_ = false;  // some of them have gradients
 };
-
-// Returns whether it is the input of the next layer, which reads it last.
-bool is_next_input(const ProgramView& view, const HeldRegister& of) {
-  if (!of.last_read) return false;
-  const int reader = view.segment(of.last_read);
-  return reader == of.segment + 1 && view.is_layer(reader);
-}
-
-bool is_offloaded(const ProgramView& view, const Remat& remat,
-                  const SavedValues& values, RegisterId reg) {
-  if (remat.is_plain()) return false;
-  const RematPolicy& policy = *remat.policy;
-  const HeldRegister& of = view.reg(reg);
-  if ((policy.offloads_input || policy.offloads_everything) &&
-      is_next_input(view, of)) {
-    return true;
-  }
-  if (of.loaded || !view.is_layer(of.segment)) return false;
-  if (policy.offloads_everything) return true;
-  const std::string_view part = view.part(reg);
-  if (std::find(policy.offloaded.begin(), policy.offloaded.end(), part) !=
-      policy.offloaded.end()) {
-    return true;
-  }
-  return (policy.offloads_products && values.products[reg]) ||
-         (policy.offloads_attention && values.contexts[reg]);
-}
-
-void sum_saved(const ProgramView& view, const SavedValues& values,
-               const Remat& remat, size_t k, int segment,
-               SegmentMemory& memory) {
-  const auto add = [&](ValueId value, Int128 bytes) {
-    if (bytes == 0) return;
-    memory.saved += bytes;
-    const Value& of = view.graph().values[value];
-    memory.saved_by[folded_name(of.whole())] += bytes;
-  };
-  for (const RegisterId r : view.registers.ids()) {
-    const HeldRegister& reg = view.registers[r];
-    if (!values.saved[r] || reg.segment != segment) continue;
-    if (is_offloaded(view, remat, values, r)) {
-      memory.offloaded += reg.bytes[k];
-    } else {
-      add(reg.value, reg.bytes[k]);
-    }
-  }
-  for (const InstructionId i : view.instructions()) {
-    if (view.segment(i) == segment) {
-      const SavedExtra& extra = values.saved_extra[i];
-      add(extra.of, extra.bytes);
-    }
-  }
-}
-
-// Returns the part of a segment's saved values that backward reads in products.
-// A recomputed segment reads all of them.
-Int128 sliced_of(const ProgramView& view, const SavedValues& values,
-                 const Remat& remat, size_t k, int segment,
-                 const SegmentMemory& memory) {
-  if (is_recomputed(view, remat, segment)) return memory.saved;
-  std::set<RegisterId> read;  // roots
-  for (const InstructionId i : view.instructions()) {
-    if (!view.computes(i) || !view.op(i).is_product) continue;
-    for (const RegisterId reg : values.reads[i].registers) {
-      const RegisterId root = view.reg(reg).root;
-      if (values.saved[root]) read.insert(root);
-    }
-  }
-  Int128 sum = 0;
-  for (const RegisterId root : read) {
-    if (view.reg(root).segment == segment) sum += view.reg(root).bytes[k];
-  }
-  return std::min(sum, memory.saved);
-}
-
-// Returns the SavingMode of a figure.
-size_t mode_of(const SegmentOptions& options, size_t figure) {
-  return options.runs_in_order ? static_cast<size_t>(SavingMode::Eager)
-                               : figure;
-}
-
-// Returns the bytes of logits and of what a loss makes of them.
-Int128 loss_in(const ProgramView& view, const SegmentOptions& options, size_t k,
-               int segment) {
-  Int128 elements = 0;
-  for (const RegisterId output : view.program->outputs) {
-    const HeldRegister& of = view.reg(output);
-    if (of.output && of.segment == segment) {
-      elements += local_elements(view, output);
-    }
-  }
-  return loss_bytes(options, elements, k);
-}
-
-void measure(const ProgramView& view, const SegmentOptions& options,
-             const Remat& remat, size_t figure, const SavedValues& values,
-             int segment, SegmentMemory& memory) {
-  const size_t k = mode_of(options, figure);
-  sum_saved(view, values, remat, k, segment, memory);
-  memory.sliced = sliced_of(view, values, remat, k, segment, memory);
-  const Sweep sweep(view, values, options, k, segment);
-  const Int128 loss = loss_in(view, options, figure, segment);
-  memory.handed_on = sweep.handed_on();
-  memory.forward = sweep.forward(values.saved) + loss;
-  memory.input = sweep.stream();
-  const Peak peak = sweep.backward();
-  memory.backward = peak.bytes;
-  sweep.describe(peak, memory.backward_by);
-  if (view.any_frozen && k != static_cast<size_t>(SavingMode::Least)) {
-    memory.forward += sweep.handed_in(values.saved);
-    if (k == static_cast<size_t>(SavingMode::Eager)) {
-      const Int128 inputs = sweep.inputs(values.saved);
-      memory.forward += inputs;
-      memory.backward += inputs;
-    }
-  }
-  if (is_recomputed(view, remat, segment) && sweep.has_backward()) {
-    // The layer is recomputed before its backward, with all that this needs.
-    const Int128 again = sweep.forward(values.alive) + sweep.handed_on();
-    if (again > memory.backward) {
-      memory.backward_by["recomputed activations"] += again - memory.backward;
-      memory.backward = again;
-    }
-  }
-  if (loss == 0) return;
-  memory.loss = loss;
-  memory.backward += loss;
-  memory.backward_by[std::string(kLogits)] += loss;
-}
 
 // Replaces fields of `to` by those of `from` where they are more, or less.
 void take(SegmentMemory& to, const SegmentMemory& from, bool more) {
@@ -433,16 +394,21 @@ void take(SegmentMemory& to, const SegmentMemory& from, bool more) {
   if (worse(to.input, from.input)) to.input = from.input;
 }
 
-SegmentMemory& memory_of(Segment& segment, SavingMode mode) {
-  return segment.memory.at(static_cast<size_t>(mode));
-}
-
 // Makes the modes ordered: one that happens to hold more than the next one is
 // assumed to do what that one does.
 void order_modes(Segment& segment) {
-  SegmentMemory& fused = memory_of(segment, SavingMode::Fused);
-  take(memory_of(segment, SavingMode::Least), fused, false);
-  take(memory_of(segment, SavingMode::Eager), fused, true);
+  auto& [least, fused, eager] = segment.memory;
+  take(least, fused, false);
+  take(eager, fused, true);
+}
+
+// Limits the least of every segment by that of others. REQUIRES: both are
+// segments of one program.
+void bound_least(std::vector<Segment>& segments,
+                 const std::vector<Segment>& others) {
+  for (size_t s = 0; s < segments.size(); ++s) {
+    take(segments[s].memory.front(), others[s].memory.front(), false);
+  }
 }
 
 // Finds the attention scores that are held.
@@ -456,8 +422,8 @@ void find_scores(const ProgramView& view, const SegmentOptions& options,
   }
   for (const InstructionId i : view.instructions()) {
     const RegisterId result = view.at(i).result;
-    if (!view.computes(i) || scores.count(view.at(i).node) == 0) continue;
-    Int128& most = segments[static_cast<size_t>(view.segment(i))].scores;
+    if (!view.computes(i) || !scores.contains(view.at(i).node)) continue;
+    Int128& most = nth(segments, view.segment(i)).scores;
     most = std::max(most, local_elements(view, result) * options.element_bytes);
   }
 }
@@ -470,7 +436,7 @@ void find_casts(const ProgramView& view, std::vector<Segment>& segments) {
     }
     for (const RegisterId operand : view.at(i).operands) {
       if (view.reg(operand).weight && cast.insert(operand).second) {
-        segments[static_cast<size_t>(view.segment(i))].cast_weights +=
+        nth(segments, view.segment(i)).cast_weights +=
             local_elements(view, operand);
       }
     }
@@ -487,7 +453,7 @@ void find_weights(const ProgramView& view, std::vector<Segment>& segments) {
   }
   for (const InstructionId i : view.instructions()) {
     if (!view.computes(i) || view.is_layer(view.segment(i))) continue;
-    Segment& segment = segments[static_cast<size_t>(view.segment(i))];
+    Segment& segment = nth(segments, view.segment(i));
     for (const RegisterId operand : view.at(i).operands) {
       const auto found = stored.find(view.root(operand).value);
       if (found == stored.end()) continue;
@@ -502,8 +468,9 @@ void find_weights(const ProgramView& view, std::vector<Segment>& segments) {
 
 }  // namespace
 
-Int128 loss_bytes(const SegmentOptions& options, Int128 elements, size_t mode) {
-  const LossCopies& copies = options.loss.at(mode);
+Int128 loss_bytes(const SegmentOptions& options, Int128 elements,
+                  SavingMode figure) {
+  const LossCopies& copies = nth(options.loss, figure);
   const Int128 each =
       copies.own * options.element_bytes +
       copies.floats * std::max(options.element_bytes, kFloatBytes);
@@ -512,20 +479,13 @@ Int128 loss_bytes(const SegmentOptions& options, Int128 elements, size_t mode) {
 
 Int128 logits_as(const Segment& segment, SegmentOptions options,
                  LossCopies copies) {
-  constexpr auto kMost = static_cast<size_t>(SavingMode::Eager);
-  const Int128 unit = loss_bytes(options, options.loss_tiles, kMost);
+  const Int128 unit =
+      loss_bytes(options, options.loss_tiles, SavingMode::Eager);
   if (unit == 0) return 0;
   const Int128 elements =
-      segment.memory[kMost].loss * options.loss_tiles / unit;
-  options.loss[kMost] = copies;
-  return loss_bytes(options, elements, kMost);
-}
-
-void bound_least(std::vector<Segment>& recomputed,
-                 const std::vector<Segment>& plain) {
-  for (size_t s = 0; s < recomputed.size(); ++s) {
-    take(recomputed[s].memory.front(), plain[s].memory.front(), false);
-  }
+      segment.memory.back().loss * options.loss_tiles / unit;
+  options.loss.back() = copies;
+  return loss_bytes(options, elements, SavingMode::Eager);
 }
 
 std::vector<Segment> segments_of(const Program& program,
@@ -533,29 +493,28 @@ std::vector<Segment> segments_of(const Program& program,
                                  const Remat& remat) {
   const ProgramView view = view_of(program, options);
   std::vector<Segment> segments(view.layer_of_segment.size());
-  for (size_t k = 0; k < kSavingModes; ++k) {
-    const SegmentOptions own = options.for_figure(static_cast<SavingMode>(k));
-    const SavedValues values = saved_values(
-        view, own, remat, static_cast<SavingMode>(mode_of(options, k)));
+  for (const SavingMode figure : kFigures) {
+    const SegmentOptions own = options.for_figure(figure);
+    const SavedValues values =
+        saved_values(view, own, remat, mode_of(options, figure));
     for (size_t s = 0; s < segments.size(); ++s) {
-      measure(view, own, remat, k, values, static_cast<int>(s),
-              segments[s].memory.at(k));
+      nth(segments[s].memory, figure) =
+          Sweep(view, values, own, remat, figure, static_cast<int>(s))
+              .measure();
     }
   }
   find_scores(view, options, segments);
   if (options.autocast) find_casts(view, segments);
   find_weights(view, segments);
   for (size_t s = 0; s < segments.size(); ++s) {
-    order_modes(segments[s]);
-    segments[s].is_layer = view.is_layer(static_cast<int>(s));
-    segments[s].label =
-        segments[s].is_layer
-            ? program.graph
-                  ->layers[static_cast<size_t>(view.layer_of_segment[s])]
-                  .name
-        : s == 0                   ? "before layers"
-        : s + 1 == segments.size() ? "behind layers"
-                                   : "between layers";
+    Segment& segment = segments[s];
+    order_modes(segment);
+    const int layer = view.layer_of_segment[s];
+    segment.is_layer = layer >= 0;
+    segment.label = segment.is_layer ? nth(program.graph->layers, layer).name
+                    : s == 0         ? "before layers"
+                    : s + 1 == segments.size() ? "behind layers"
+                                               : "between layers";
   }
   if (options.adapter_bytes > options.element_bytes && !options.runs_in_order) {
     // The lower end converts nothing for adapters and draws masks again, with
@@ -563,20 +522,9 @@ std::vector<Segment> segments_of(const Program& program,
     SegmentOptions bare = options;
     bare.adapter_bytes = 0;
     bare.dropout = {};
-    std::vector<Segment> least = segments_of(program, bare, remat);
-    for (size_t s = 0; s < segments.size(); ++s) {
-      take(memory_of(segments[s], SavingMode::Least),
-           memory_of(least[s], SavingMode::Least), false);
-    }
+    bound_least(segments, segments_of(program, bare, remat));
   }
   return segments;
-}
-
-StepLayers step_layers(const ForwardGraphs& model,
-                       const RepeatedProgram& program,
-                       const StepOptions& options) {
-  return step_layers(model, program, options,
-                     segments_of(program.program, options.segments, {}));
 }
 
 StepLayers step_layers(const ForwardGraphs& model,
@@ -591,6 +539,8 @@ StepLayers step_layers(const ForwardGraphs& model,
   StepLayers layers;
   layers.plain = std::move(plain);
   layers.recomputed = recomputed(options.segments, layers.plain);
+  // If a policy's values are gathered from parts, these may be saved in their
+  // place.
   bound_least(layers.recomputed, layers.plain);
   if (options.segments.is_widened()) {
     const SegmentOptions wide = options.segments.widened();

@@ -74,7 +74,8 @@ struct Segment {
 
 // Returns the bytes of logits and of what a loss makes of them, in the
 // requested number of parts.
-Int128 loss_bytes(const SegmentOptions& options, Int128 elements, size_t mode);
+Int128 loss_bytes(const SegmentOptions& options, Int128 elements,
+                  SavingMode figure);
 
 // Returns the bytes of these copies of a segment's logits.
 Int128 logits_as(const Segment& segment, SegmentOptions options,
@@ -85,11 +86,5 @@ Int128 logits_as(const Segment& segment, SegmentOptions options,
 std::vector<Segment> segments_of(const Program& program,
                                  const SegmentOptions& options,
                                  const Remat& remat);
-
-// Limits the least that a policy saves to the least without one: if its values
-// are gathered from parts, these may be saved in their place. REQUIRES: both
-// are segments of one program.
-void bound_least(std::vector<Segment>& recomputed,
-                 const std::vector<Segment>& plain);
 
 }  // namespace shardplan

@@ -44,6 +44,77 @@ struct LayerShapes {
 using LabelCounts =
     std::map<std::pair<std::string_view, bool>, std::pair<Int128, int64_t>>;
 
+// Adds a saved value, which is in host memory if `offloaded`.
+void add_part(SegmentMemory& memory, const std::string& name, Int128 bytes,
+              bool offloaded = false) {
+  if (bytes <= 0) return;
+  if (offloaded) {
+    memory.offloaded += bytes;
+    return;
+  }
+  memory.saved += bytes;
+  memory.saved_by[name] += bytes;
+}
+
+// Derives the other fields from saved values and from what backward needs
+// besides.
+void finish(SegmentMemory& memory, Int128 alive, const std::string& name,
+            Int128 more) {
+  memory.sliced = memory.saved;
+  memory.forward = alive;
+  memory.backward = alive + more;
+  memory.backward_by = memory.saved_by;
+  if (alive > memory.saved) {
+    memory.backward_by["recomputed activations"] += alive - memory.saved;
+  }
+  if (more > 0) memory.backward_by[name] += more;
+}
+
+// Returns the bytes that a layer saves if nothing is recomputed.
+std::array<SegmentMemory, kSavingModes> plain_memory(const LayerShapes& of,
+                                                     const SegmentOptions& how,
+                                                     bool scores) {
+  std::array<SegmentMemory, kSavingModes> memory;
+  auto& [least, fused, eager] = memory;
+  const Int128 own = how.element_bytes;
+  add_part(least, "layers.*.input", of.input * own);
+  add_part(least, "layers.*.weights", of.least * own);
+
+  const int64_t norms = std::max<int64_t>(of.norms, 2);
+  add_part(fused, "layers.*.input", of.input * own);
+  add_part(fused, "layers.*.weights", of.inner * own);
+  add_part(fused, "layers.*.norms",
+           of.input * own * (2 * norms - 1) + of.rows * norms * kFloatBytes);
+  add_part(fused, "layers.*.routed", of.routed * own);
+  add_part(fused, "layers.*.states", of.states * kFloatBytes);
+  if (scores) add_part(fused, "layers.*.scores", of.scores * own * 2);
+  if (how.dropout.any()) {
+    add_part(fused, "layers.*.dropout",
+             of.input * 2 + (scores ? of.scores : Int128{0}));
+  }
+
+  // A recurrent layer does more between its weights.
+  const bool recurs = of.states > 0;
+  add_part(eager, "layers.*.input", of.input * own);
+  add_part(eager, "layers.*.weights",
+           recurs ? of.chunked * kFloatBytes * 3 : of.outer * own * 7 / 4);
+  add_part(eager, "layers.*.heads", of.heads * (2 * own + 2 * kFloatBytes));
+  add_part(eager, "layers.*.norms",
+           of.input * (norms * (2 * kFloatBytes + 2 * own)) +
+               of.rows * norms * 4 * kFloatBytes);
+  add_part(eager, "layers.*.routed", of.routed * (6 * own + 2 * kFloatBytes));
+  add_part(eager, "layers.*.states", of.states * kFloatBytes * 3);
+  if (scores) {
+    add_part(eager, "layers.*.scores", of.scores * (3 * own + 2 * kFloatBytes));
+  }
+  if (how.dropout.any()) {
+    add_part(eager, "layers.*.dropout",
+             of.input * (4 + 2 * own) +
+                 (scores ? of.scores * (2 + own) : Int128{0}));
+  }
+  return memory;
+}
+
 class ShapeReader {
  public:
   ShapeReader(const Manifest& manifest, const Plan& plan,
@@ -62,7 +133,45 @@ class ShapeReader {
   ShapedLayers read() {
     ShapedLayers result;
     result.unknown = std::move(model_.unknown);
-    if (result.unknown.empty()) measure(result);
+    if (!result.unknown.empty()) return result;
+    StepLayers& layers = result.layers;
+    layers.saves_inputs = true;
+    const auto add = [&](Segment plain, Segment recomputed) {
+      layers.plain.push_back(std::move(plain));
+      layers.recomputed.push_back(std::move(recomputed));
+    };
+    add(around(true), around(true));
+    for (size_t s = 0; s < model_.stacks.size(); ++s) {
+      if (s > 0) {
+        Segment between;
+        between.label = "between layers";
+        add(between, between);
+      }
+      for (const auto& [number, weights] : model_.stacks[s].layers) {
+        const LayerShapes shapes = shapes_of(model_.stacks[s], number, weights);
+        if (holds_scores() && shapes.heads > 0 && shapes.scores == 0) {
+          result = {};
+          result.unknown =
+              "the number of heads with attention scores is unknown";
+          return result;
+        }
+        const std::string label = "layers." + std::to_string(number);
+        Segment plain = segment(shapes, label, nullptr);
+        Segment recomputed = segment(shapes, label, &options_.remat);
+        if (!model_.pair && number >= *manifest_.facts.layers) {
+          // This layer is for multi-token prediction, which not everyone
+          // trains.
+          plain.memory[0] = {};
+          recomputed.memory[0] = {};
+        }
+        add(std::move(plain), std::move(recomputed));
+        ++layers.layers;
+      }
+    }
+    add(around(false), around(false));
+    layers.layer_of = std::move(model_.layer_of);
+    result.left_out = std::move(model_.left_out);
+    result.holds_scores = model_.holds_scores;
     return result;
   }
 
@@ -73,15 +182,13 @@ class ShapeReader {
                  bool routed = false, const AxisNames& expert_axes = {}) const {
     Int128 tokens = Int128{workload_.sequences} * length;
     AxisNames cutting = workload_.sequence;
-    const auto cut = [&](const AxisNames& more) {
-      for (const AxisName& axis : more) {
+    for (const AxisNames* more : {&axes, &expert_axes}) {
+      for (const AxisName& axis : *more) {
         if (!contains(cutting, axis) && !contains(workload_.batch, axis)) {
           cutting.push_back(axis);
         }
       }
-    };
-    cut(axes);
-    cut(expert_axes);
+    }
     if (routed) {
       const double factor = static_cast<double>(*workload_.experts_per_token) *
                             options_.segments.expert_factor;
@@ -117,11 +224,9 @@ class ShapeReader {
         continue;
       }
       // One expert stands for all, because they share the tokens.
-      if (weight.routed &&
-          !routed_seen.insert(folded_name(weight.name)).second) {
-        continue;
-      }
-      if (weight.widths.size() < 2) continue;
+      const bool is_counted =
+          weight.routed && !routed_seen.insert(folded_name(weight.name)).second;
+      if (is_counted || weight.widths.size() < 2) continue;
       add_weight(weight, most, least, shapes, kinds);
     }
     for (const auto& [kind, of] : kinds) {
@@ -146,19 +251,21 @@ class ShapeReader {
     Int128 both = 0;
     Int128 narrower = kMost;
     bool through_hidden = false;
+    const auto numbers_of = [&](int64_t length, int64_t size,
+                                const AxisNames& axes) {
+      return numbers(length, size, axes, weight.routed, weight.expert_axes);
+    };
     for (const Width& width : weight.widths) {
-      const Int128 count = numbers(most, width.size, width.axes, weight.routed,
-                                   weight.expert_axes);
+      const Int128 count = numbers_of(most, width.size, width.axes);
       both += count;
-      narrower = std::min(narrower, numbers(least, width.size, width.axes,
-                                            weight.routed, weight.expert_axes));
+      narrower = std::min(narrower, numbers_of(least, width.size, width.axes));
       const bool stream = width.hidden && width.size == model_.hidden;
       if (!stream) inner += count;
       through_hidden = through_hidden || stream;
     }
     if (inner == 0) inner = both / 2;
     if (weight.widths.size() == 2 && !weight.routed &&
-        trained_.count(weight.name) > 0) {
+        trained_.contains(weight.name)) {
       shapes.trained = std::max(shapes.trained, narrower);
     }
     shapes.inner += inner;
@@ -166,8 +273,7 @@ class ShapeReader {
     shapes.largest = std::max(shapes.largest, both);
     if (weight.routed) {
       shapes.routed =
-          std::max(shapes.routed,
-                   numbers(most, model_.hidden, {}, true, weight.expert_axes));
+          std::max(shapes.routed, numbers_of(most, model_.hidden, {}));
     }
     for (const Width& width : weight.widths) {
       for (const auto& [label, size] : width.labels) {
@@ -179,12 +285,12 @@ class ShapeReader {
         if (!through_hidden || weight.widths.size() != 2 || width.hidden) {
           continue;
         }
-        const Int128 count =
-            numbers(least, size, width.axes, weight.routed, weight.expert_axes);
+        const Int128 count = numbers_of(least, size, width.axes);
         const auto [entry, is_new] = kinds.try_emplace(
             {label, weight.routed}, std::pair<Int128, int64_t>(count, 0));
-        entry->second.first = std::min(entry->second.first, count);
-        ++entry->second.second;
+        auto& [fewest, times] = entry->second;
+        fewest = std::min(fewest, count);
+        ++times;
       }
     }
   }
@@ -213,7 +319,7 @@ class ShapeReader {
       return;
     }
     for (const CachedTensor& cached :
-         state.kinds[state.layers[static_cast<size_t>(number)]].cached) {
+         state.kinds[nth(state.layers, number)].cached) {
       if (cached.per != CachedTensor::Per::Sequence) continue;
       const Int128 elements =
           Int128{std::max<int64_t>(cached.heads, 1)} * cached.width;
@@ -222,11 +328,157 @@ class ShapeReader {
     }
   }
 
+  bool holds_scores() const {
+    return model_.holds_scores ||
+           options_.segments.attention == AttentionKind::Scores;
+  }
+
   // Returns what a layer holds.
   Segment segment(const LayerShapes& of, const std::string& label,
-                  const Remat* remat) const;
-  Segment around(bool before) const;
-  void measure(ShapedLayers& result);
+                  const Remat* remat) const {
+    const SegmentOptions& how = options_.segments;
+    const Int128 own = how.element_bytes;
+    Segment segment;
+    segment.label = label;
+    segment.is_layer = true;
+    segment.memory = plain_memory(of, how, holds_scores());
+    auto& [least, fused, eager] = segment.memory;
+    const bool partly = !workload_.frozen.empty();
+    if (partly) {
+      least = {};
+      add_part(least, "layers.*.weights", of.trained * own);
+    }
+    const Int128 alive_least = least.saved;
+    const Int128 alive_fused = fused.saved;
+    const Int128 alive_eager = eager.saved;
+    if (remat != nullptr && !remat->is_none()) {
+      const RematPolicy& policy = *remat->policy;
+      const bool input_alone = !policy.weight_products &&
+                               !policy.other_products && !policy.attention &&
+                               policy.saved.empty() && !policy.by_modules() &&
+                               !policy.every_second_product;
+      const bool input_away = policy.offloads_input;
+      least = {};
+      if (!partly || of.trained > 0) {
+        add_part(least, "layers.*.input", of.input * own, input_away);
+      }
+      // Shapes do not show modules.
+      if (!policy.by_modules()) {
+        fused = {};
+        add_part(fused, "layers.*.input", of.input * own, input_away);
+        if (policy.attention) {
+          add_part(fused, "layers.*.heads", of.heads * own,
+                   policy.offloads_attention);
+        }
+        if (policy.weight_products) {
+          add_part(fused, "layers.*.weights",
+                   of.inner * own / (policy.every_second_product ? 2 : 1),
+                   policy.offloads_products);
+        } else if (!policy.saved.empty()) {
+          // Shapes do not show which widths these are.
+          add_part(fused, "layers.*.weights", of.inner * own / 2,
+                   policy.offloaded.size() == policy.saved.size());
+        }
+        eager = {};
+        add_part(eager, "layers.*.input", of.input * own, input_away);
+        if (!input_alone) {
+          if (offloads(policy)) eager.offloaded += of.outer * own;
+          add_part(eager, "layers.*.weights", of.outer * own);
+          add_part(eager, "layers.*.heads", of.heads * (own + kFloatBytes));
+        }
+        if (policy.other_products && holds_scores()) {
+          add_part(eager, "layers.*.scores", of.scores * own * 2);
+        }
+      }
+    } else if (remat != nullptr && !remat->is_plain()) {
+      for (SegmentMemory& memory : segment.memory) {
+        memory.offloaded = memory.saved;
+        memory.saved = 0;
+        memory.saved_by.clear();
+      }
+    }
+    for (SegmentMemory& memory : segment.memory) {
+      memory.input = memory.handed_on = of.input * own;
+    }
+    finish(least, alive_least, "gradient of layers.*.input",
+           partly ? Int128{0} : of.input * own);
+    finish(fused, alive_fused, "gradients in layers.*",
+           (of.largest + 2 * of.input + of.gathered) * own);
+    finish(
+        eager, alive_eager, "gradients in layers.*",
+        (of.states > 0 ? of.chunked * kFloatBytes * 2 : of.outer * own) +
+            2 * of.gathered * own + of.input * (4 * own + 2 * kFloatBytes) +
+            (holds_scores() ? of.scores * (2 * own + kFloatBytes) : Int128{0}));
+    return segment;
+  }
+
+  // Returns what precedes or follows layers; the loss follows them.
+  Segment around(bool before) const {
+    const SegmentOptions& how = options_.segments;
+    const Int128 own = how.element_bytes;
+    Segment segment;
+    segment.label = before ? "before layers" : "behind layers";
+    const int64_t most =
+        std::max(workload_.length,
+                 model_.pair ? workload_.source_length : workload_.length);
+    const Int128 stream = numbers(most, model_.hidden, {});
+    Int128 outer = 0;
+    Int128 logits = 0;
+    bool has_head = false;
+    int tables = 0;
+    Int128 gathered = 0;
+    for (const TokenWeight& weight : model_.outside) {
+      // The largest counts, whether it is an embedding or follows layers.
+      gathered = std::max(gathered, weight.gathered);
+      if (weight.widths.size() < 2) continue;
+      if (weight.vocab) {
+        ++tables;
+        has_head = has_head || !weight.embeds;
+        for (const Width& width : weight.widths) {
+          if (!width.labels.empty() && width.labels[0].first == kVocabDim) {
+            logits = std::max(
+                logits, numbers(workload_.length, width.size, width.axes));
+          }
+        }
+        continue;
+      }
+      for (size_t w = weight.embeds ? 1 : 0; w < weight.widths.size(); ++w) {
+        outer += numbers(most, weight.widths[w].size, weight.widths[w].axes);
+      }
+    }
+    has_head = has_head || tables > 1;
+    auto& [least, fused, eager] = segment.memory;
+    if (before) {
+      add_part(fused, "embedding", how.dropout.any() ? stream : Int128{0});
+      add_part(eager, "embedding",
+               stream * (3 * own + kFloatBytes) +
+                   (how.dropout.any() ? stream * (2 + own) : Int128{0}));
+      add_part(eager, "outside layers", outer * own * 3);
+    } else {
+      add_part(fused, "norm after layers", stream * own * 2);
+      add_part(fused, "outside layers", outer * own / 2);
+      add_part(eager, "norm after layers",
+               stream * (3 * kFloatBytes + 3 * own));
+      add_part(eager, "outside layers", outer * own * 3);
+    }
+    const std::string gradients = "gradients outside layers";
+    finish(least, least.saved, gradients, 0);
+    finish(fused, fused.saved, gradients, (gathered + stream) * own);
+    finish(eager, eager.saved, gradients,
+           (2 * gathered + 3 * stream + 2 * outer) * own);
+    if (!before && logits > 0) {
+      for (const SavingMode figure : kFigures) {
+        if (figure == SavingMode::Least && !has_head) continue;
+        SegmentMemory& memory = nth(segment.memory, figure);
+        const Int128 bytes = loss_bytes(how, logits, figure);
+        memory.forward += bytes;
+        memory.backward += bytes;
+        memory.loss += bytes;
+        memory.backward_by[std::string(kLogits)] += bytes;
+      }
+    }
+    return segment;
+  }
 
   const Manifest& manifest_;
   const Plan& plan_;
@@ -235,277 +487,6 @@ class ShapeReader {
   TokenWeights model_;
   std::set<std::string_view> trained_;  // names, if some parameters are frozen
 };
-
-// Adds a saved value, which is in host memory if `offloaded`.
-void add_part(SegmentMemory& memory, const std::string& name, Int128 bytes,
-              bool offloaded = false) {
-  if (bytes <= 0) return;
-  if (offloaded) {
-    memory.offloaded += bytes;
-    return;
-  }
-  memory.saved += bytes;
-  memory.saved_by[name] += bytes;
-}
-
-// Derives the other fields from saved values and from what backward needs
-// besides.
-void finish(SegmentMemory& memory, Int128 alive, const std::string& name,
-            Int128 more) {
-  memory.sliced = memory.saved;
-  memory.forward = alive;
-  memory.backward = alive + more;
-  memory.backward_by = memory.saved_by;
-  if (alive > memory.saved) {
-    memory.backward_by["recomputed activations"] += alive - memory.saved;
-  }
-  if (more > 0) memory.backward_by[name] += more;
-}
-
-// Returns the bytes that a layer saves if nothing is recomputed.
-std::array<SegmentMemory, kSavingModes> plain_memory(const LayerShapes& of,
-                                                     const SegmentOptions& how,
-                                                     bool holds_scores) {
-  std::array<SegmentMemory, kSavingModes> memory;
-  const Int128 own = how.element_bytes;
-  const bool scores = holds_scores || how.attention == AttentionKind::Scores;
-  SegmentMemory& least = memory[0];
-  add_part(least, "layers.*.input", of.input * own);
-  add_part(least, "layers.*.weights", of.least * own);
-
-  SegmentMemory& fused = memory[1];
-  const int64_t norms = std::max<int64_t>(of.norms, 2);
-  add_part(fused, "layers.*.input", of.input * own);
-  add_part(fused, "layers.*.weights", of.inner * own);
-  add_part(fused, "layers.*.norms",
-           of.input * own * (2 * norms - 1) + of.rows * norms * kFloatBytes);
-  add_part(fused, "layers.*.routed", of.routed * own);
-  add_part(fused, "layers.*.states", of.states * kFloatBytes);
-  if (scores) add_part(fused, "layers.*.scores", of.scores * own * 2);
-  if (how.dropout.any()) {
-    add_part(fused, "layers.*.dropout",
-             of.input * 2 + (scores ? of.scores : Int128{0}));
-  }
-
-  // A recurrent layer does more between its weights.
-  const bool recurs = of.states > 0;
-  SegmentMemory& eager = memory[2];
-  add_part(eager, "layers.*.input", of.input * own);
-  add_part(eager, "layers.*.weights",
-           recurs ? of.chunked * kFloatBytes * 3 : of.outer * own * 7 / 4);
-  add_part(eager, "layers.*.heads", of.heads * (2 * own + 2 * kFloatBytes));
-  add_part(eager, "layers.*.norms",
-           of.input * (norms * (2 * kFloatBytes + 2 * own)) +
-               of.rows * norms * 4 * kFloatBytes);
-  add_part(eager, "layers.*.routed", of.routed * (6 * own + 2 * kFloatBytes));
-  add_part(eager, "layers.*.states", of.states * kFloatBytes * 3);
-  if (scores) {
-    add_part(eager, "layers.*.scores", of.scores * (3 * own + 2 * kFloatBytes));
-  }
-  if (how.dropout.any()) {
-    add_part(eager, "layers.*.dropout",
-             of.input * (4 + 2 * own) +
-                 (scores ? of.scores * (2 + own) : Int128{0}));
-  }
-  return memory;
-}
-
-Segment ShapeReader::segment(const LayerShapes& of, const std::string& label,
-                             const Remat* remat) const {
-  const SegmentOptions& how = options_.segments;
-  const Int128 own = how.element_bytes;
-  Segment segment;
-  segment.label = label;
-  segment.is_layer = true;
-  segment.memory = plain_memory(of, how, model_.holds_scores);
-  const bool partly = !workload_.frozen.empty();
-  if (partly) {
-    segment.memory[0] = {};
-    add_part(segment.memory[0], "layers.*.weights", of.trained * own);
-  }
-  const std::array<Int128, kSavingModes> alive = {segment.memory[0].saved,
-                                                  segment.memory[1].saved,
-                                                  segment.memory[2].saved};
-  if (remat != nullptr && !remat->is_none()) {
-    const RematPolicy& policy = *remat->policy;
-    const bool input_alone = !policy.weight_products &&
-                             !policy.other_products && !policy.attention &&
-                             policy.saved.empty() && !policy.by_modules() &&
-                             !policy.every_second_product;
-    const bool asks_scores =
-        model_.holds_scores || how.attention == AttentionKind::Scores;
-    const bool input_away = policy.offloads_input;
-    SegmentMemory least;
-    if (!partly || of.trained > 0) {
-      add_part(least, "layers.*.input", of.input * own, input_away);
-    }
-    SegmentMemory fused;
-    add_part(fused, "layers.*.input", of.input * own, input_away);
-    if (policy.attention) {
-      add_part(fused, "layers.*.heads", of.heads * own,
-               policy.offloads_attention);
-    }
-    if (policy.weight_products) {
-      add_part(fused, "layers.*.weights",
-               of.inner * own / (policy.every_second_product ? 2 : 1),
-               policy.offloads_products);
-    } else if (!policy.saved.empty()) {
-      // Shapes do not show which widths these are.
-      add_part(fused, "layers.*.weights", of.inner * own / 2,
-               policy.offloaded.size() == policy.saved.size());
-    }
-    // Shapes do not show modules.
-    if (policy.by_modules()) fused = segment.memory[1];
-    segment.memory[0] = std::move(least);
-    segment.memory[1] = std::move(fused);
-    if (!policy.by_modules()) {
-      SegmentMemory eager;
-      add_part(eager, "layers.*.input", of.input * own, input_away);
-      if (!input_alone) {
-        if (offloads(policy)) eager.offloaded += of.outer * own;
-        add_part(eager, "layers.*.weights", of.outer * own);
-        add_part(eager, "layers.*.heads", of.heads * (own + kFloatBytes));
-      }
-      if (policy.other_products && asks_scores) {
-        add_part(eager, "layers.*.scores", of.scores * own * 2);
-      }
-      segment.memory[2] = std::move(eager);
-    }
-  } else if (remat != nullptr && !remat->is_plain()) {
-    for (SegmentMemory& memory : segment.memory) {
-      memory.offloaded = memory.saved;
-      memory.saved = 0;
-      memory.saved_by.clear();
-    }
-  }
-  for (SegmentMemory& memory : segment.memory) memory.input = of.input * own;
-  finish(segment.memory[0], alive[0], "gradient of layers.*.input",
-         partly ? Int128{0} : of.input * own);
-  finish(segment.memory[1], alive[1], "gradients in layers.*",
-         (of.largest + 2 * of.input + of.gathered) * own);
-  finish(segment.memory[2], alive[2], "gradients in layers.*",
-         (of.states > 0 ? of.chunked * kFloatBytes * 2 : of.outer * own) +
-             2 * of.gathered * own + of.input * (4 * own + 2 * kFloatBytes) +
-             (model_.holds_scores || how.attention == AttentionKind::Scores
-                  ? of.scores * (2 * own + kFloatBytes)
-                  : Int128{0}));
-  for (SegmentMemory& memory : segment.memory) {
-    memory.handed_on = of.input * own;
-  }
-  return segment;
-}
-
-// Returns what precedes or follows layers; the loss follows them.
-Segment ShapeReader::around(bool before) const {
-  const SegmentOptions& how = options_.segments;
-  const Int128 own = how.element_bytes;
-  Segment segment;
-  segment.label = before ? "before layers" : "behind layers";
-  const int64_t most =
-      std::max(workload_.length,
-               model_.pair ? workload_.source_length : workload_.length);
-  const Int128 stream = numbers(most, model_.hidden, {});
-  Int128 outer = 0;
-  Int128 logits = 0;
-  bool has_head = false;
-  int tables = 0;
-  Int128 gathered = 0;
-  for (const TokenWeight& weight : model_.outside) {
-    // The largest counts, whether it is an embedding or follows layers.
-    gathered = std::max(gathered, weight.gathered);
-    if (weight.widths.size() < 2) continue;
-    if (weight.vocab) {
-      ++tables;
-      has_head = has_head || !weight.embeds;
-      for (const Width& width : weight.widths) {
-        if (!width.labels.empty() && width.labels[0].first == kVocabDim) {
-          logits = std::max(logits,
-                            numbers(workload_.length, width.size, width.axes));
-        }
-      }
-      continue;
-    }
-    for (size_t w = weight.embeds ? 1 : 0; w < weight.widths.size(); ++w) {
-      outer += numbers(most, weight.widths[w].size, weight.widths[w].axes);
-    }
-  }
-  has_head = has_head || tables > 1;
-  SegmentMemory& fused = segment.memory[1];
-  SegmentMemory& eager = segment.memory[2];
-  if (before) {
-    add_part(fused, "embedding", how.dropout.any() ? stream : Int128{0});
-    add_part(eager, "embedding",
-             stream * (3 * own + kFloatBytes) +
-                 (how.dropout.any() ? stream * (2 + own) : Int128{0}));
-    add_part(eager, "outside layers", outer * own * 3);
-  } else {
-    add_part(fused, "norm after layers", stream * own * 2);
-    add_part(fused, "outside layers", outer * own / 2);
-    add_part(eager, "norm after layers", stream * (3 * kFloatBytes + 3 * own));
-    add_part(eager, "outside layers", outer * own * 3);
-  }
-  for (SegmentMemory& memory : segment.memory) {
-    const bool most_of_all = &memory == &segment.memory[2];
-    finish(memory, memory.saved, "gradients outside layers",
-           &memory == &segment.memory[0]
-               ? Int128{0}
-               : gathered * own * (most_of_all ? 2 : 1) +
-                     stream * own * (most_of_all ? 3 : 1) +
-                     (most_of_all ? outer * own * 2 : Int128{0}));
-  }
-  if (!before && logits > 0) {
-    for (size_t k = has_head ? 0 : 1; k < kSavingModes; ++k) {
-      SegmentMemory& memory = segment.memory.at(k);
-      const Int128 bytes = loss_bytes(how, logits, k);
-      memory.forward += bytes;
-      memory.backward += bytes;
-      memory.loss += bytes;
-      memory.backward_by[std::string(kLogits)] += bytes;
-    }
-  }
-  return segment;
-}
-
-void ShapeReader::measure(ShapedLayers& result) {
-  StepLayers& layers = result.layers;
-  layers.saves_inputs = true;
-  const auto add = [&](Segment plain, Segment recomputed) {
-    layers.plain.push_back(std::move(plain));
-    layers.recomputed.push_back(std::move(recomputed));
-  };
-  add(around(true), around(true));
-  for (size_t s = 0; s < model_.stacks.size(); ++s) {
-    if (s > 0) {
-      Segment between;
-      between.label = "between layers";
-      add(between, between);
-    }
-    for (const auto& [number, weights] : model_.stacks[s].layers) {
-      const LayerShapes shapes = shapes_of(model_.stacks[s], number, weights);
-      if ((options_.segments.attention == AttentionKind::Scores ||
-           model_.holds_scores) &&
-          shapes.heads > 0 && shapes.scores == 0) {
-        result = {};
-        result.unknown = "the number of heads with attention scores is unknown";
-        return;
-      }
-      const std::string label = "layers." + std::to_string(number);
-      Segment plain = segment(shapes, label, nullptr);
-      Segment recomputed = segment(shapes, label, &options_.remat);
-      if (!model_.pair && number >= *manifest_.facts.layers) {
-        // This layer is for multi-token prediction, which not everyone trains.
-        plain.memory[0] = {};
-        recomputed.memory[0] = {};
-      }
-      add(std::move(plain), std::move(recomputed));
-      ++layers.layers;
-    }
-  }
-  add(around(false), around(false));
-  layers.layer_of = std::move(model_.layer_of);
-  result.left_out = std::move(model_.left_out);
-  result.holds_scores = model_.holds_scores;
-}
 
 }  // namespace
 

@@ -53,10 +53,8 @@ struct StepLayers {
   // Every layer saves its own input, rather than the segment that computes it.
   bool saves_inputs = false;
 };
-StepLayers step_layers(const ForwardGraphs& model,
-                       const RepeatedProgram& program,
-                       const StepOptions& options);
-// Does so with segments that are known for the case without recomputation.
+// Measures the layers of a program. `plain` are its segments without
+// recomputation (segments_of).
 StepLayers step_layers(const ForwardGraphs& model,
                        const RepeatedProgram& program,
                        const StepOptions& options, std::vector<Segment> plain);

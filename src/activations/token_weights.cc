@@ -2,11 +2,14 @@
 #include "activations/token_weights.h"
 
 #include <algorithm>
+#include <functional>
 #include <set>
 
+#include "base/checked.h"
 #include "base/text.h"
 #include "base/words.h"
 #include "core/fold.h"
+#include "graph/tensor.h"
 
 namespace shardplan {
 namespace {
@@ -21,66 +24,64 @@ std::string_view own_label(std::string_view label) {
   return label.substr(label.rfind('.') + 1);
 }
 
-class TokenReader {
- public:
-  TokenReader(const Manifest& manifest, const Plan& plan,
-              const AxisNames& gathered, bool routes)
-      : manifest_(manifest),
-        plan_(plan),
-        gathered_(gathered),
-        routes_(routes) {}
+struct TokenReader {
+  const Manifest& manifest;
+  const Plan& plan;
+  const AxisNames& gathered;
+  bool routes;
+  TokenWeights model = {};
+  std::string embedding = {};  // the parameter with a row per token
+  size_t text_root = 0;        // length of its name up to the modules of text
+  bool towers = false;
+  NumberedLayers numbered = {};
 
   TokenWeights read() {
     if (find_embedding() && find_stacks() && read_weights()) {
-      return std::move(model_);
+      return std::move(model);
     }
     TokenWeights nothing;
-    nothing.unknown = std::move(model_.unknown);
+    nothing.unknown = std::move(model.unknown);
     return nothing;
   }
 
- private:
   bool refuse(std::string why) {
-    model_.unknown = std::move(why);
+    model.unknown = std::move(why);
     return false;
   }
 
   const ParameterKind* kind_of(size_t i) const {
-    const auto found = manifest_.kinds->find(
-        {folded_name(manifest_.name(i)), manifest_.type(i).shape});
-    return found == manifest_.kinds->end() ? nullptr : &found->second;
+    const auto found = manifest.kinds->find(
+        {folded_name(manifest.name(i)), manifest.type(i).shape});
+    return found == manifest.kinds->end() ? nullptr : &found->second;
   }
 
   // Checks that every parameter is explained and stored as it is computed with,
   // and finds one that has a row for every token of a vocabulary.
   bool find_embedding() {
-    if (manifest_.kinds == nullptr || manifest_.kinds->empty()) {
+    if (manifest.kinds == nullptr || manifest.kinds->empty()) {
       return refuse("the parameters match no known architecture");
     }
-    for (size_t i = 0; i < manifest_.size(); ++i) {
-      const TensorType& type = manifest_.type(i);
-      const DType dtype = type.dtype;
-      const std::string name(manifest_.name(i));
-      const bool wide = dtype == DType::F64 || dtype == DType::F32 ||
-                        dtype == DType::F16 || dtype == DType::BF16;
-      if (type.shape.size() > 1 && !wide) {
+    for (size_t i = 0; i < manifest.size(); ++i) {
+      const TensorType& type = manifest.type(i);
+      const std::string name(manifest.name(i));
+      if (type.shape.size() > 1 && !is_computable(type.dtype)) {
         return refuse("`" + name + "` is stored quantised, as " +
                       type_text(type));
       }
       const ParameterKind* kind = kind_of(i);
-      if (kind == nullptr)
+      if (kind == nullptr) {
         return refuse("the role of `" + name + "` is unknown");
-      if (embedding_.empty() && kind->size() == 2 &&
+      }
+      if (embedding.empty() && kind->size() == 2 &&
           has_label(*kind, kVocabDim)) {
-        embedding_ = name;
+        embedding = name;
       }
     }
-    return embedding_.empty() ? refuse("no part of the model reads tokens")
-                              : true;
+    return !embedding.empty() || refuse("no part of the model reads tokens");
   }
 
   static bool has_label(const ParameterKind& kind, std::string_view label) {
-    return std::any_of(kind.begin(), kind.end(), [&](const DimKind& dim) {
+    return std::ranges::any_of(kind, [&](const DimKind& dim) {
       return own_label(dim.label) == label;
     });
   }
@@ -96,20 +97,20 @@ class TokenReader {
   }
 
   std::string_view prefix_of(size_t stack) const {
-    return numbered_.stacks[stack].prefix;
+    return numbered.stacks[stack].prefix;
   }
 
   // Finds layers of text: the numbered modules nearest to the embedding, and
   // the encoder of a decoder. Other numbered modules are towers.
   bool find_stacks() {
-    numbered_ = numbered_layers(manifest_);
-    std::vector<std::set<int64_t>> numbers(numbered_.stacks.size());
+    numbered = numbered_layers(manifest);
+    std::vector<std::set<int64_t>> numbers(numbered.stacks.size());
     std::vector<size_t> matrices(numbers.size());
     std::vector<size_t> order;
-    for (size_t i = 0; i < manifest_.size(); ++i) {
-      const NumberedLayers::Place& place = numbered_.of[i];
+    for (size_t i = 0; i < manifest.size(); ++i) {
+      const NumberedLayers::Place& place = numbered.of[i];
       if (place.stack < 0 || kind_of(i)->size() < 2) continue;
-      const auto s = static_cast<size_t>(place.stack);
+      const size_t s = to_size(place.stack);
       if (numbers[s].empty()) order.push_back(s);
       numbers[s].insert(place.number);
       ++matrices[s];
@@ -117,8 +118,7 @@ class TokenReader {
     std::erase_if(
         order, [&](size_t s) { return matrices[s] < 2 * numbers[s].size(); });
     for (const size_t s : order) {
-      text_root_ =
-          std::max(text_root_, common_modules(prefix_of(s), embedding_));
+      text_root = std::max(text_root, common_modules(prefix_of(s), embedding));
     }
     for (const size_t s : order) {
       TokenStack stack;
@@ -126,46 +126,39 @@ class TokenReader {
       stack.decodes = has_component(prefix_of(s), "decoder");
       stack.encodes = has_component(prefix_of(s), "encoder");
       const bool beside_decoder =
-          stack.encodes && has_component(embedding_, "decoder");
-      if (common_modules(prefix_of(s), embedding_) == text_root_ ||
+          stack.encodes && has_component(embedding, "decoder");
+      if (common_modules(prefix_of(s), embedding) == text_root ||
           beside_decoder) {
-        model_.stacks.push_back(std::move(stack));
+        model.stacks.push_back(std::move(stack));
       } else {
-        towers_ = true;
+        towers = true;
       }
     }
-    const int64_t layers = manifest_.facts.layers.value_or(0);
-    model_.pair = model_.stacks.size() == 2 &&
-                  model_.stacks[0].encodes != model_.stacks[1].encodes &&
-                  model_.stacks[0].decodes != model_.stacks[1].decodes;
-    if (layers == 0 || model_.stacks.empty() ||
-        (model_.stacks.size() > 1 && !model_.pair)) {
+    const int64_t layers = manifest.facts.layers.value_or(0);
+    model.pair = model.stacks.size() == 2 &&
+                 model.stacks[0].encodes != model.stacks[1].encodes &&
+                 model.stacks[0].decodes != model.stacks[1].decodes;
+    if (layers == 0 || model.stacks.empty() ||
+        (model.stacks.size() > 1 && !model.pair)) {
       return refuse("its layers are not numbered consecutively");
     }
-    for (TokenStack& stack : model_.stacks) {
+    for (TokenStack& stack : model.stacks) {
       const auto count = static_cast<int64_t>(numbers[stack.number].size());
-      if (!model_.pair && count < layers) {
+      if (!model.pair && count < layers) {
         return refuse(plural(layers, "layer") + " share the weights of " +
                       std::to_string(count));
       }
-      stack.encodes = model_.pair && stack.encodes;
-      stack.decodes = model_.pair && stack.decodes;
+      stack.encodes = model.pair && stack.encodes;
+      stack.decodes = model.pair && stack.decodes;
     }
-    if (model_.pair)
-      text_root_ = common_modules(prefix_of(model_.stacks[0].number),
-                                  prefix_of(model_.stacks[1].number));
+    if (model.pair) {
+      text_root = common_modules(prefix_of(model.stacks[0].number),
+                                 prefix_of(model.stacks[1].number));
+    }
     // An encoder runs first, wherever a file has it.
-    std::stable_sort(model_.stacks.begin(), model_.stacks.end(),
-                     [](const TokenStack& a, const TokenStack& b) {
-                       return a.encodes > b.encodes;
-                     });
+    std::ranges::stable_sort(model.stacks, std::greater<>(),
+                             &TokenStack::encodes);
     return true;
-  }
-
-  // Returns the module other than text that a name is in: "model.visual".
-  std::string tower_of(std::string_view name) const {
-    const size_t common = common_modules(name, embedding_);
-    return std::string(name.substr(0, name.find_first_of("./", common)));
   }
 
   static bool has_component(std::string_view prefix, std::string_view word) {
@@ -186,22 +179,19 @@ class TokenReader {
   Width width_of(const DimKind& dim, int64_t size, AxisNames axes) const {
     Width width;
     width.size = size;
-    for (AxisName& axis : axes) {
-      if (!contains(gathered_, axis)) {
-        width.axes.push_back(std::move(axis));
-      }
-    }
-    const int64_t groups = dim.count > 0 ? dim.count : 1;
+    erase_if(axes,
+             [&](const AxisName& axis) { return contains(gathered, axis); });
+    width.axes = std::move(axes);
     if (dim.label.empty()) {
       for (const DimPart& part : dim.parts) {
         if (part.label.empty()) continue;
-        width.labels.emplace_back(own_label(part.label), part.rows * groups);
+        width.labels.emplace_back(own_label(part.label),
+                                  part.rows * std::max<int64_t>(dim.count, 1));
       }
       width.hidden = !dim.parts.empty() &&
-                     std::all_of(dim.parts.begin(), dim.parts.end(),
-                                 [](const DimPart& part) {
-                                   return own_label(part.label) == kHiddenDim;
-                                 });
+                     std::ranges::all_of(dim.parts, [](const DimPart& part) {
+                       return own_label(part.label) == kHiddenDim;
+                     });
     } else {
       width.labels.emplace_back(own_label(dim.label), size);
       width.hidden = own_label(dim.label) == kHiddenDim && dim.count <= 1;
@@ -209,37 +199,28 @@ class TokenReader {
     return width;
   }
 
-  static bool has_relative_positions(std::string_view name) {
-    return contains_word(name, "relative_attention_bias") ||
-           contains_word(name, "rel_embeddings") ||
-           contains_word(name, "pos_key_proj");
-  }
-
   // Returns whether it is in a numbered module of experts within a layer.
   bool is_expert(size_t i) const {
-    const NumberedLayers::Place& layer = numbered_.of[i];
-    if (layer.stack < 0 || !manifest_.facts.experts) return false;
-    return first_number(manifest_.name(i).substr(layer.end)).number >= 0 &&
-           contains_word(manifest_.name(i).substr(layer.end), "expert");
-  }
-  static bool contains_word(std::string_view text, std::string_view word) {
-    return text.find(word) != std::string_view::npos;
+    const NumberedLayers::Place& layer = numbered.of[i];
+    if (layer.stack < 0 || !manifest.facts.experts) return false;
+    const std::string_view part = manifest.name(i).substr(layer.end);
+    return first_number(part).number >= 0 && contains(part, "expert");
   }
 
   TokenWeight weight_of(size_t i) const {
     const ParameterKind& kind = *kind_of(i);
-    const TensorType& type = manifest_.type(i);
-    const Placement& placement = plan_.of(i);
+    const TensorType& type = manifest.type(i);
+    const Placement& placement = plan.of(i);
     TokenWeight weight;
-    weight.name = manifest_.name(i);
+    weight.name = manifest.name(i);
     weight.routed = is_expert(i);
     Int128 shards = 1;
     for (const AxisNames& axes : placement.spec.dims) {
       for (const AxisName& axis : axes) {
-        if (contains(gathered_, axis)) {
+        if (contains(gathered, axis)) {
           weight.gathered = type.elements();
         } else {
-          shards *= plan_.mesh.size_of(axis);
+          shards *= plan.mesh.size_of(axis);
         }
       }
     }
@@ -258,38 +239,41 @@ class TokenReader {
       weight.is_norm = weight.is_norm || kind[d].axis == kNormAxis;
       weight.widths.push_back(std::move(width));
     }
-    weight.embeds = kind.size() == 2 && contains_word(weight.name, "embed");
+    weight.embeds = kind.size() == 2 && contains(weight.name, "embed");
     return weight;
   }
 
   bool read_weights() {
-    model_.layer_of.assign(manifest_.size(), -1);
+    model.layer_of.assign(manifest.size(), -1);
+    // By the module other than text that they are in: "model.visual".
     std::map<std::string, int64_t> others;
-    for (size_t i = 0; i < manifest_.size(); ++i) {
-      const std::string_view name = manifest_.name(i);
-      const NumberedLayers::Place& at = numbered_.of[i];
-      const auto stack = std::find_if(
-          model_.stacks.begin(), model_.stacks.end(), [&](const TokenStack& s) {
-            return static_cast<int64_t>(s.number) == at.stack;
+    for (size_t i = 0; i < manifest.size(); ++i) {
+      const std::string_view name = manifest.name(i);
+      const NumberedLayers::Place& at = numbered.of[i];
+      const auto stack =
+          std::ranges::find_if(model.stacks, [&](const TokenStack& each) {
+            return static_cast<int64_t>(each.number) == at.stack;
           });
       TokenWeight weight = weight_of(i);
-      if (weight.routed && !routes_) {
+      if (weight.routed && !routes) {
         return refuse("the number of experts per token is unknown");
       }
-      if (stack != model_.stacks.end()) {
-        model_.layer_of[i] = at.number;
+      if (stack != model.stacks.end()) {
+        model.layer_of[i] = at.number;
         stack->layers[at.number].push_back(std::move(weight));
-      } else if (towers_ && !weight.vocab &&
-                 common_modules(name, embedding_) < text_root_) {
-        ++others[tower_of(name)];
+      } else if (const size_t common = common_modules(name, embedding);
+                 towers && !weight.vocab && common < text_root) {
+        ++others[std::string(name.substr(0, name.find_first_of("./", common)))];
       } else {
-        model_.outside.push_back(std::move(weight));
+        model.outside.push_back(std::move(weight));
       }
-      model_.holds_scores = model_.holds_scores || has_relative_positions(name);
+      model.holds_scores =
+          model.holds_scores || contains(name, "relative_attention_bias") ||
+          contains(name, "rel_embeddings") || contains(name, "pos_key_proj");
     }
     for (const auto& [module, count] : others) {
-      model_.left_out.push_back(plural(count, "parameter") + " of `" + module +
-                                "`");
+      model.left_out.push_back(plural(count, "parameter") + " of `" + module +
+                               "`");
     }
     return find_hidden() && check_shared();
   }
@@ -298,7 +282,7 @@ class TokenReader {
   // so.
   bool find_hidden() {
     std::map<int64_t, int64_t> votes;
-    for (const TokenStack& stack : model_.stacks) {
+    for (const TokenStack& stack : model.stacks) {
       for (const auto& [number, weights] : stack.layers) {
         for (const TokenWeight& weight : weights) {
           if (weight.widths.size() < 2) continue;
@@ -308,47 +292,38 @@ class TokenReader {
         }
       }
     }
-    int64_t most = 0;
-    for (const auto& [size, count] : votes) {
-      if (count > most) {
-        most = count;
-        model_.hidden = size;
-      }
-    }
-    if (most == 0)
+    if (votes.empty()) {
       return refuse("no weight has the hidden size as input or output");
+    }
+    const auto most = std::ranges::max_element(
+        votes, {}, [](const auto& vote) { return vote.second; });
+    model.hidden = most->first;
     return true;
   }
 
   // Refuses layers that cache keys and values but have no weight that computes
   // them: they use those of another layer.
   bool check_shared() {
-    const LayerStates& state = manifest_.facts.state;
+    const LayerStates& state = manifest.facts.state;
     if (state.layers.empty()) return true;
-    for (const TokenStack& stack : model_.stacks) {
+    for (const TokenStack& stack : model.stacks) {
       if (stack.encodes) continue;
       for (const auto& [number, weights] : stack.layers) {
         if (number >= static_cast<int64_t>(state.layers.size())) break;
-        const LayerState& layer =
-            state.kinds[state.layers[static_cast<size_t>(number)]];
-        const bool keeps = std::any_of(
-            layer.cached.begin(), layer.cached.end(),
-            [](const CachedTensor& cached) {
+        const LayerState& layer = state.kinds[nth(state.layers, number)];
+        const bool caches =
+            std::ranges::any_of(layer.cached, [](const CachedTensor& cached) {
               return cached.per == CachedTensor::Per::Token && cached.heads > 0;
             });
-        const bool has = std::any_of(
-            weights.begin(), weights.end(), [](const TokenWeight& weight) {
-              return std::any_of(weight.widths.begin(), weight.widths.end(),
-                                 [](const Width& width) {
-                                   return std::any_of(
-                                       width.labels.begin(), width.labels.end(),
-                                       [](const auto& label) {
-                                         return label.first == kKvHeadsDim ||
-                                                label.first == kHeadsDim;
-                                       });
-                                 });
-            });
-        if (keeps && !has) {
+        const auto is_of_heads = [](const Width& width) {
+          return std::ranges::any_of(width.labels, [](const auto& label) {
+            return label.first == kKvHeadsDim || label.first == kHeadsDim;
+          });
+        };
+        const auto has_heads = [&](const TokenWeight& weight) {
+          return std::ranges::any_of(weight.widths, is_of_heads);
+        };
+        if (caches && std::ranges::none_of(weights, has_heads)) {
           return refuse(
               "layer " + std::to_string(number) +
               " computes keys and values with another layer's weights");
@@ -357,23 +332,13 @@ class TokenReader {
     }
     return true;
   }
-
-  const Manifest& manifest_;
-  const Plan& plan_;
-  const AxisNames& gathered_;
-  bool routes_;
-  TokenWeights model_;
-  std::string embedding_;  // the parameter with a row per token
-  size_t text_root_ = 0;   // length of its name up to the modules of text
-  bool towers_ = false;
-  NumberedLayers numbered_;
 };
 
 }  // namespace
 
 TokenWeights token_weights(const Manifest& manifest, const Plan& plan,
                            const AxisNames& gathered, bool routes) {
-  return TokenReader(manifest, plan, gathered, routes).read();
+  return TokenReader{manifest, plan, gathered, routes}.read();
 }
 
 }  // namespace shardplan

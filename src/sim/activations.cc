@@ -6,7 +6,9 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/checked.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "core/fold.h"
 #include "core/partition_axis.h"
 #include "core/views.h"
@@ -31,6 +33,18 @@ struct Departure {
   bool of_labels = false;
   int64_t count = 1;
 };
+
+void append(AxisNames& axes, const AxisNames& more) {
+  axes.insert(axes.end(), more.begin(), more.end());
+}
+
+AxisNames axes_of_fields(const PartitionAxis& table) {
+  AxisNames axes;
+  for (const auto& field : table) {
+    if (field) append(axes, field->axes);
+  }
+  return axes;
+}
 
 class Placer {
  public:
@@ -83,22 +97,16 @@ class Placer {
   // sharded then is reported; so is an axis that the graph itself names.
   void declare_defaults() {
     if (rules_.partition_axis) return;
-    AxisNames defaults;
-    for (const auto& field : default_partition_axis()) {
-      if (!field) continue;
-      defaults.insert(defaults.end(), field->axes.begin(), field->axes.end());
-    }
-    const auto is_default = [&](const AxisName& name) {
-      return std::find(defaults.begin(), defaults.end(), name) !=
-             defaults.end();
-    };
+    const AxisNames defaults = axes_of_fields(default_partition_axis());
     for (const Axis& axis : plan_.mesh.axes()) {
-      if (!is_default(axis.name)) return;
+      if (!contains(defaults, axis.name)) return;
     }
     for (const Value& value : graph_.values) {
-      if (std::any_of(value.axes.begin(), value.axes.end(), is_default)) return;
+      for (const std::string& name : value.axes) {
+        if (contains(defaults, name)) return;
+      }
     }
-    declared_.insert(declared_.end(), defaults.begin(), defaults.end());
+    append(declared_, defaults);
   }
 
   void apply_hooks() {
@@ -151,23 +159,21 @@ class Placer {
     const auto found = parameters_.find(value.parameter);
     // Buffers are not parameters: no rule is for them, and every device has
     // them.
-    if (found == parameters_.end() && is_buffer(value.parameter)) {
+    if (found == parameters_.end() &&
+        find_named(manifest_.buffers(), value.parameter) != nullptr) {
       place(v, {}, "a buffer");
       return true;
     }
     if (found == parameters_.end()) {
-      auto problem = diags_.error(
-          Code::InvalidGraph, value.where,
-          "the model has no parameter " + in_backticks(value.parameter));
       std::vector<std::string> names;
       for (size_t i = 0; i < manifest_.size(); ++i) {
         names.emplace_back(manifest_.name(i));
       }
-      if (const auto near = nearest(value.parameter, names)) {
-        problem.help("did you mean `" + *near + "`?");
-      } else {
-        problem.help("`name:` must be the parameter's name in the model");
-      }
+      suggest(diags_.error(Code::InvalidGraph, value.where,
+                           "the model has no parameter " +
+                               in_backticks(value.parameter)),
+              value.parameter, names,
+              "`name:` must be the parameter's name in the model");
       return false;
     }
     const Placement& placement = plan_.of(found->second);
@@ -176,9 +182,9 @@ class Placer {
         layout_of(placed_.mesh, placement.spec, value.shape.size());
     AxisNames gathered;
     for (const AxisName& axis : axes_in(placement.spec)) {
-      if (!is_gathered_axis(axis)) continue;
-      const AxisNames parts = parts_of(placed_.mesh, axis);
-      gathered.insert(gathered.end(), parts.begin(), parts.end());
+      if (is_gathered_axis(axis)) {
+        append(gathered, parts_of(placed_.mesh, axis));
+      }
     }
     for (size_t dim = 0; dim < value.shape.size(); ++dim) {
       const AxisNames uneven =
@@ -200,8 +206,12 @@ class Placer {
               "declared padding cannot be simulated");
       return false;
     }
-    place(v, placement.spec,
-          placement.rule > 0 ? rule_text(placement.rule) : "plan");
+    std::string from = "plan";
+    if (placement.rule > 0) {
+      const PlanRule& by = nth(plan_.rules, placement.rule - 1);
+      from = by.file + ":" + std::to_string(by.line);
+    }
+    place(v, placement.spec, std::move(from));
     return true;
   }
 
@@ -222,18 +232,6 @@ class Placer {
     return false;
   }
 
-  bool is_buffer(std::string_view name) const {
-    const auto& buffers = manifest_.buffers();
-    return std::any_of(
-        buffers.begin(), buffers.end(),
-        [&](const Manifest::Buffer& each) { return each.name == name; });
-  }
-
-  std::string rule_text(int rule) const {
-    const PlanRule& by = plan_.rules[static_cast<size_t>(rule) - 1];
-    return by.file + ":" + std::to_string(by.line);
-  }
-
   // Returns the spec that a constraint node asks for; null for other values.
   const PartitionSpec* constraint_of(const Value& value) const {
     if (!value.node) return nullptr;
@@ -248,14 +246,14 @@ class Placer {
     const PartitionSpec* own = constraint_of(value);
     if (own == nullptr && value.spec) own = &*value.spec;
     if (own == nullptr || rule_of_[v] < 0) return;
-    const Rule& rule = rules_.activations[static_cast<size_t>(rule_of_[v])];
+    const Rule& rule = nth(rules_.activations, rule_of_[v]);
     if (rule.shipped || rule.spec == *own) return;
-    overruled_[static_cast<size_t>(rule_of_[v])].push_back(v);
+    overruled_[rule_of_[v]].push_back(v);
   }
 
   void report_overruled() {
     for (const auto& [number, values] : overruled_) {
-      const Rule& rule = rules_.activations[number];
+      const Rule& rule = nth(rules_.activations, number);
       const Value& first = graph_.values[values.front()];
       const PartitionSpec* own = constraint_of(first);
       if (own == nullptr) own = &*first.spec;
@@ -288,7 +286,7 @@ class Placer {
     } else if (value.spec) {
       read(v, *value.spec, value.where, "graph", rules_.declared_axes);
     } else if (rule_of_[v] >= 0) {
-      const Rule& rule = rules_.activations[static_cast<size_t>(rule_of_[v])];
+      const Rule& rule = nth(rules_.activations, rule_of_[v]);
       const std::string place =
           rule.where ? rule.where.file->name() + ":" +
                            std::to_string(
@@ -353,8 +351,7 @@ class Placer {
         view = placement.view;
         of_experts = placement.spec.dims.front();
         for (size_t dim = 1; dim < placement.spec.dims.size(); ++dim) {
-          const AxisNames& axes = placement.spec.dims[dim];
-          of_weights.insert(of_weights.end(), axes.begin(), axes.end());
+          append(of_weights, placement.spec.dims[dim]);
         }
       }
     }
@@ -371,16 +368,14 @@ class Placer {
               ? contains(batch, axis.name) || contains(sequence, axis.name)
               : is_gathered_axis(axis.name) || !contains(of_weights, axis.name);
       if (!cuts_tokens || contains(of_experts, axis.name)) continue;
-      const AxisNames own = parts_of(placed_.mesh, axis.name);
-      parts.insert(parts.end(), own.begin(), own.end());
+      append(parts, parts_of(placed_.mesh, axis.name));
     }
     const Shape& shape = graph_.values[v].shape;
     Layout layout = layout_of(placed_.mesh, {{of_experts}}, shape.size());
     const int64_t groups = integer_of(node.attributes, "groups", 1);
     AxisNames of_sequence;
     for (const AxisName& axis : sequence) {
-      const AxisNames own = parts_of(placed_.mesh, axis);
-      of_sequence.insert(of_sequence.end(), own.begin(), own.end());
+      append(of_sequence, parts_of(placed_.mesh, axis));
     }
     const auto cut = [&](size_t dim, int64_t size, const AxisName& part) {
       AxisNames& axes = layout.spec.dims[dim];
@@ -425,8 +420,8 @@ class Placer {
     for (const Correction& c : all) {
       Departure departure{v, c, where, spec_text(written) + " (" + from + ")",
                           from == kLabels};
-      const auto same = std::find_if(
-          departures_.begin(), departures_.end(),
+      const auto same = std::ranges::find_if(
+          departures_,
           [&](const Departure& each) { return is_repeated(each, departure); });
       if (same == departures_.end()) {
         departures_.push_back(std::move(departure));
@@ -507,7 +502,7 @@ class Placer {
         continue;
       }
       matcher->find(value.name, found);
-      for (const int rule : found) ++uses[static_cast<size_t>(rule)];
+      for (const int rule : found) ++nth(uses, rule);
       if (!found.empty()) rule_of_[v] = found.front();
     }
     for (size_t r = 0; r < uses.size(); ++r) {
@@ -547,7 +542,7 @@ class Placer {
   PerValue<int> rule_of_;            // 0-based; -1: none
   PerValue<const Region*> experts_;  // the experts that compute it; null: none
   std::vector<Departure> departures_;
-  std::map<size_t, std::vector<ValueId>> overruled_;  // by rule
+  std::map<int, std::vector<ValueId>> overruled_;  // by rule
   PlacedValues placed_;
 };
 
@@ -564,30 +559,23 @@ RuleSet with_assumed_axes(const RuleSet& rules, const Mesh& mesh,
     for (const Axis& axis : mesh.axes()) {
       if (is_called_so(axis.name.text())) own.push_back(axis.name);
     }
-    const bool other =
-        std::any_of(own.begin(), own.end(), [&](const auto& axis) {
-          return !field || !contains(field->axes, axis);
-        });
+    const bool other = std::ranges::any_of(own, [&](const AxisName& axis) {
+      return !field || !contains(field->axes, axis);
+    });
     if (other) field = AxisValue{own, own.size() != 1};
   };
   set("batch_axis", is_gathered_axis);
   set("tensor_parallel_axis", is_tensor_axis);
   AxisNames names = known;
-  for (const auto& field : table) {
-    if (!field) continue;
-    names.insert(names.end(), field->axes.begin(), field->axes.end());
-  }
+  append(names, axes_of_fields(table));
   Diagnostics quiet;
   changed.partition_axis = resolve_partition_axis(table, quiet);
-  const bool all_known = std::all_of(
-      mesh.axes().begin(), mesh.axes().end(), [&](const Axis& axis) {
+  const bool all_known =
+      std::ranges::all_of(mesh.axes(), [&](const Axis& axis) {
         return axis.size == 1 || contains(names, axis.name) ||
                is_pipeline_axis(axis.name.text());
       });
-  if (all_known) {
-    changed.declared_axes.insert(changed.declared_axes.end(), names.begin(),
-                                 names.end());
-  }
+  if (all_known) append(changed.declared_axes, names);
   return changed;
 }
 

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <utility>
 
+#include "base/checked.h"
+#include "base/words.h"
 #include "graph/elementwise.h"
 #include "graph/graph.h"
 #include "sim/execute.h"
@@ -24,9 +26,8 @@ constexpr double kRoundingPart = 0x1p-14;
 // Returns what devices hold of a value once its partial sums are added up.
 DeviceTensors added_up(const Program& program, const Layout& layout,
                        const DeviceTensors& made, Arithmetic arithmetic) {
-  const bool all_equal = std::all_of(
-      made.begin(), made.end(),
-      [&](const Tensor& part) { return part.shape == made[0].shape; });
+  const bool all_equal = std::ranges::all_of(
+      made, [&](const Tensor& part) { return part.shape == made[0].shape; });
   if (layout.partial.empty() || !all_equal) return made;
   const Arithmetic exact =
       arithmetic == Arithmetic::Field ? Arithmetic::Field : Arithmetic::F64;
@@ -34,20 +35,19 @@ DeviceTensors added_up(const Program& program, const Layout& layout,
   for (const auto& group : device_groups(program.mesh, layout.partial)) {
     Tensor sum;
     for (const int device : group) {
-      const Tensor& part = made[static_cast<size_t>(device)];
+      const Tensor part = converted(nth(made, device), Element::F64);
       if (sum.storage == nullptr) {
-        sum = copy(converted(part, Element::F64));
+        sum = copy(part);
       } else if (layout.reduction == Reduction::Sum) {
-        add_into(sum, converted(part, Element::F64), exact);
+        add_into(sum, part, exact);
       } else if (exact == Arithmetic::Field) {
         // In the field, a maximum is another operation (graph/elementwise.h).
-        map_binary<double>(sum, converted(part, Element::F64), sum, 1,
-                           field::maximum);
+        map_binary<double>(sum, part, sum, 1, field::maximum);
       } else {
-        max_into(sum, converted(part, Element::F64));
+        max_into(sum, part);
       }
     }
-    for (const int device : group) sums[static_cast<size_t>(device)] = sum;
+    for (const int device : group) nth(sums, device) = sum;
   }
   return sums;
 }
@@ -87,13 +87,6 @@ double largest_difference(const Program& program, const Layout& layout,
 
 }  // namespace
 
-Comparison::Comparison(const Program& program)
-    : program_(program), is_output_(program.graph->values.size()) {
-  for (const ValueId value : program.graph->outputs) {
-    is_output_[value] = true;
-  }
-}
-
 void Comparison::look(const PairedRuns& runs, const Instruction& at,
                       const DeviceTensors& made) {
   if (whole_) return;
@@ -115,7 +108,8 @@ void Comparison::look(const PairedRuns& runs, const Instruction& at,
       difference_of(program_, at.result, layout, sums, whole, arithmetic);
   if (!parted) return;
   const double size =
-      arithmetic == Arithmetic::Field || is_output_[of.value]
+      arithmetic == Arithmetic::Field ||
+              contains(program_.graph->outputs, of.value)
           ? kInfinity
           : largest_difference(program_, layout, whole, sums, NotFinite::Apart);
   candidates_.push_back({*std::move(parted), of_sum, size});
@@ -124,8 +118,8 @@ void Comparison::look(const PairedRuns& runs, const Instruction& at,
 void Comparison::look_working(const PairedRuns& exact,
                               const PairedRuns& working, const Instruction& at,
                               const DeviceTensors& made) {
-  const auto found = std::find_if(
-      candidates_.begin(), candidates_.end(),
+  const auto found = std::ranges::find_if(
+      candidates_,
       [&](const Candidate& each) { return each.at.number == at.result; });
   if (found == candidates_.end() || std::isinf(found->size)) return;
   const Register& of = program_.registers[at.result];

@@ -16,7 +16,7 @@ namespace shardplan {
 
 class Comparison {
  public:
-  explicit Comparison(const Program& program);
+  explicit Comparison(const Program& program) : program_(program) {}
 
   // Compares the result of an instruction, in the runs that decide: in doubles
   // or in the field. REQUIRES: choices have not been replayed yet.
@@ -44,7 +44,6 @@ class Comparison {
   };
 
   const Program& program_;
-  PerValue<bool> is_output_;
   std::vector<Candidate> candidates_;  // in this phase
   std::optional<Divergence> whole_;
   std::optional<Divergence> sum_;

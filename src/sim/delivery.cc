@@ -11,34 +11,84 @@
 namespace shardplan {
 namespace {
 
-// Returns the number of terms of a sum, at most one more than `most`; 0 if a
-// term is missing.
-int64_t terms_in(const Delivery& delivery, int term, int64_t most) {
+// Returns whether no term of a sum is missing, and it has no more terms than
+// there are ranks.
+bool is_sum(const Delivery& delivery, int term) {
   std::vector<int> open = {term};
-  int64_t count = 0;
-  while (!open.empty() && count <= most) {
+  size_t count = 0;
+  while (!open.empty()) {
     const int name = open.back();
     open.pop_back();
-    if (name == 0) return 0;
-    const Term& at = delivery.terms[static_cast<size_t>(name)];
-    if (at.rank >= 0) {
-      ++count;
-      continue;
+    if (name == 0) return false;
+    const Term& at = nth(delivery.terms, name);
+    if (at.rank < 0) {
+      open.push_back(at.arriving);
+      open.push_back(at.own);
+    } else if (++count > delivery.ends.size()) {
+      return false;
     }
-    open.push_back(at.arriving);
-    open.push_back(at.own);
   }
-  return count;
+  return true;
 }
 
-bool is_sum(const Delivery& delivery, int term) {
-  const auto ranks = static_cast<int64_t>(delivery.ends.size());
-  const int64_t count = terms_in(delivery, term, ranks);
-  return count > 0 && count <= ranks;
-}
+// Elements of a piece: few enough that all sums of it stay in the cache.
+constexpr int64_t kPiece = int64_t{1} << 12U;
 
-size_t chunks_of(const Delivery& delivery) {
-  return delivery.ends.empty() ? 0 : delivery.ends[0].size();
+// Adds up chunks, one piece after the other.
+struct Adder {
+  struct Sum {
+    Tensor numbers;
+    bool ours = false;  // may be written to
+  };
+
+  const Delivery& delivery;
+  const Combine& combine;
+  std::span<const Tensor> pieces = {};  // of every rank
+  std::vector<Tensor> rooms = {};
+
+  void write(int term, const Tensor& target) {
+    const Sum sum = value_of(term);
+    copy_into(target, sum.numbers);
+    if (sum.ours) rooms.push_back(sum.numbers);
+  }
+
+  Sum value_of(int term) {
+    const Term& at = nth(delivery.terms, term);
+    if (at.rank >= 0) return {nth(pieces, at.rank), false};
+    const Sum arriving = value_of(at.arriving);
+    Sum own = value_of(at.own);
+    if (!own.ours) {
+      const Tensor room = room_like(own.numbers);
+      copy_into(room, own.numbers);
+      own = {room, true};
+    }
+    combine(own.numbers, arriving.numbers);
+    if (arriving.ours) rooms.push_back(arriving.numbers);
+    return own;
+  }
+
+  Tensor room_like(const Tensor& piece) {
+    while (!rooms.empty()) {
+      Tensor room = std::move(rooms.back());
+      rooms.pop_back();
+      if (room.shape == piece.shape) return room;
+    }
+    return make_unfilled(piece.element, piece.shape);
+  }
+};
+
+// Returns whether each part begins where the one before it ends.
+bool are_adjacent(std::span<const Tensor> parts, int dim) {
+  const Tensor& first = parts[0];
+  int64_t offset = first.offset;
+  for (const Tensor& part : parts) {
+    if (part.storage != first.storage || part.strides != first.strides ||
+        part.shape != first.shape || part.offset != offset) {
+      return false;
+    }
+    offset += nth(first.shape, dim) * nth(first.strides, dim);
+  }
+  return first.elements() > 0;
 }
 
 }  // namespace
@@ -46,13 +96,12 @@ size_t chunks_of(const Delivery& delivery) {
 Delivery delivery_of(const Schedule& schedule,
                      const std::function<bool(int rank, int chunk)>& begins) {
   Delivery delivery;
-  delivery.terms.resize(static_cast<size_t>(schedule.ranks) + 1);
-  delivery.ends.resize(static_cast<size_t>(schedule.ranks));
+  delivery.terms.emplace_back();  // an empty slot
   for (int rank = 0; rank < schedule.ranks; ++rank) {
-    const auto r = static_cast<size_t>(rank);
-    delivery.terms[r + 1].rank = rank;
+    delivery.terms.push_back({rank});
+    std::vector<int>& names = delivery.ends.emplace_back();
     for (int chunk = 0; chunk < schedule.chunks; ++chunk) {
-      delivery.ends[r].push_back(begins(rank, chunk) ? rank + 1 : 0);
+      names.push_back(begins(rank, chunk) ? rank + 1 : 0);
     }
   }
   execute(schedule, delivery.ends, [&](int arriving, int own) {
@@ -74,69 +123,13 @@ std::optional<std::vector<int>> delivered_to_all(const Delivery& delivery) {
 std::optional<std::vector<int>> delivered_to(
     const Delivery& delivery, const std::function<int(int chunk)>& owner_of) {
   std::vector<int> terms;
-  for (size_t chunk = 0; chunk < chunks_of(delivery); ++chunk) {
+  for (size_t chunk = 0; chunk < delivery.ends.at(0).size(); ++chunk) {
     const int owner = owner_of(static_cast<int>(chunk));
-    terms.push_back(delivery.ends[static_cast<size_t>(owner)][chunk]);
+    terms.push_back(nth(delivery.ends, owner)[chunk]);
     if (!is_sum(delivery, terms.back())) return std::nullopt;
   }
   return terms;
 }
-
-namespace {
-
-// Elements of a piece: few enough that all sums of it stay in the cache.
-constexpr int64_t kPiece = int64_t{1} << 12U;
-
-// Adds up chunks, one piece after the other.
-class Adder {
- public:
-  Adder(const Delivery& delivery, const Combine& combine)
-      : delivery_(delivery), combine_(combine) {}
-
-  void run(int term, std::span<const Tensor> pieces, const Tensor& target) {
-    pieces_ = pieces;
-    const Sum sum = value_of(term);
-    copy_into(target, sum.numbers);
-    if (sum.ours) rooms_.push_back(sum.numbers);
-  }
-
- private:
-  struct Sum {
-    Tensor numbers;
-    bool ours = false;  // may be written to
-  };
-
-  Sum value_of(int term) {
-    const Term& at = delivery_.terms[static_cast<size_t>(term)];
-    if (at.rank >= 0) return {pieces_[static_cast<size_t>(at.rank)], false};
-    const Sum arriving = value_of(at.arriving);
-    Sum own = value_of(at.own);
-    if (!own.ours) {
-      const Tensor room = room_like(own.numbers);
-      copy_into(room, own.numbers);
-      own = {room, true};
-    }
-    combine_(own.numbers, arriving.numbers);
-    if (arriving.ours) rooms_.push_back(arriving.numbers);
-    return own;
-  }
-
-  Tensor room_like(const Tensor& piece) {
-    while (!rooms_.empty()) {
-      Tensor room = std::move(rooms_.back());
-      rooms_.pop_back();
-      if (room.shape == piece.shape) return room;
-    }
-    return make_unfilled(piece.element, piece.shape);
-  }
-
-  const Delivery& delivery_;
-  const Combine& combine_;
-  std::span<const Tensor> pieces_ = {};
-  std::vector<Tensor> rooms_ = {};
-};
-
-}  // namespace
 
 void add_up(const Delivery& delivery, int term, std::span<const Tensor> chunks,
             const Combine& combine, const Tensor& target, int threads) {
@@ -155,53 +148,31 @@ void add_up(const Delivery& delivery, int term, std::span<const Tensor> chunks,
   constexpr int64_t kRuns = 8;
   const int64_t runs = threads > 1 ? std::min(pieces, kRuns * threads) : 1;
   parallel_for(runs, threads, [&](int64_t run) {
-    Adder adder(delivery, combine);
+    Adder adder{delivery, combine};
     std::vector<Tensor> of_ranks(chunks.size());
+    adder.pieces = of_ranks;
     for (int64_t i = pieces * run / runs; i < pieces * (run + 1) / runs; ++i) {
       for (size_t r = 0; r < chunks.size(); ++r) {
         of_ranks[r] = piece_of(chunks[r], i);
       }
-      adder.run(term, of_ranks, piece_of(target, i));
+      adder.write(term, piece_of(target, i));
     }
   });
 }
 
-namespace {
-
-// Returns whether each part begins where the one before it ends.
-bool are_adjacent(std::span<const Tensor> parts, size_t dim) {
-  const Tensor& first = parts[0];
-  if (first.elements() == 0) return false;
-  for (size_t r = 0; r < parts.size(); ++r) {
-    const Tensor& part = parts[r];
-    if (part.storage != first.storage || part.strides != first.strides ||
-        part.shape != first.shape ||
-        part.offset != first.offset + static_cast<int64_t>(r) *
-                                          first.shape[dim] *
-                                          first.strides[dim]) {
-      return false;
-    }
-  }
-  return true;
-}
-
-}  // namespace
-
 Tensor joined(std::span<const Tensor> parts, int dim, int threads) {
-  const auto d = static_cast<size_t>(dim);
   const auto count = static_cast<int64_t>(parts.size());
-  const int64_t width = parts[0].shape[d];
-  if (are_adjacent(parts, d)) {
+  Shape shape = parts[0].shape;
+  const int64_t width = nth(shape, dim);
+  nth(shape, dim) *= count;
+  if (are_adjacent(parts, dim)) {
     Tensor whole = parts[0];
-    whole.shape[d] = width * count;
+    whole.shape = shape;
     return whole;
   }
-  Shape shape = parts[0].shape;
-  shape[d] = width * count;
   const Tensor whole = make_unfilled(parts[0].element, shape);
   parallel_for(count, threads, [&](int64_t r) {
-    copy_into(slice(whole, dim, r * width, (r + 1) * width),
-              parts[static_cast<size_t>(r)]);
+    copy_into(slice(whole, dim, r * width, (r + 1) * width), nth(parts, r));
   });
   return whole;
 }

@@ -27,7 +27,7 @@ Tensor without_rest(Tensor operand, const std::vector<DimFactors>& dims,
                     const ShardingRule& rule, const LocalRange& range) {
   for (size_t dim = 0; dim < dims.size(); ++dim) {
     if (dims[dim].size() != 1) continue;
-    const auto f = static_cast<size_t>(dims[dim][0]);
+    const size_t f = to_size(dims[dim][0]);
     const int64_t rows = range.sizes[f];
     const int64_t whole = rule.factors[f].size;
     if (rows == whole || operand.shape[dim] != whole) continue;
@@ -58,6 +58,145 @@ Tensor run_mapped(const GraphNode& node, const DevicePart& part,
   return result;
 }
 
+Tensor rows_of_factor(const Tensor& tensor, const std::vector<DimFactors>& dims,
+                      int factor, const Slice& rows) {
+  Tensor part = tensor;
+  for (size_t dim = 0; dim < dims.size(); ++dim) {
+    if (dims[dim][0] != factor) continue;
+    part = slice(part, static_cast<int>(dim), rows.begin, rows.end);
+  }
+  return part;
+}
+
+// Returns the same operation on some rows of one factor.
+DevicePart narrowed(const GraphNode& node, const DevicePart& whole, int factor,
+                    const Slice& rows) {
+  DevicePart part;
+  part.context = whole.context;
+  nth(part.context.range.offsets, factor) += rows.begin;
+  nth(part.context.range.sizes, factor) = rows.end - rows.begin;
+  for (size_t i = 0; i < whole.operands.size(); ++i) {
+    part.operands.push_back(
+        rows_of_factor(whole.operands[i], node.rule.operands[i], factor, rows));
+  }
+  return part;
+}
+
+Tensor empty_result(const GraphNode& node, const DevicePart& part) {
+  Shape shape;
+  for (const DimFactors& dim : node.rule.result) {
+    shape.push_back(nth(part.context.range.sizes, dim[0]));
+  }
+  return make_tensor(element_of(part.context.arithmetic), shape);
+}
+
+// Multiplies chunk by chunk. A chunk gives rows of the result, or a term of it.
+Tensor multiply_in_order(const GraphNode& node, const DevicePart& part,
+                         int factor, const std::vector<Slice>& order,
+                         int64_t& flops) {
+  const bool in_result = std::ranges::any_of(
+      node.rule.result,
+      [&](const DimFactors& dim) { return dim[0] == factor; });
+  Tensor result = empty_result(node, part);
+  bool first = true;
+  for (const Slice& rows : order) {
+    const Tensor chunk =
+        run_part(node, narrowed(node, part, factor, rows), flops);
+    if (in_result) {
+      copy_into(rows_of_factor(result, node.rule.result, factor, rows), chunk);
+    } else if (first) {
+      copy_into(result, chunk);
+    } else {
+      add_into(result, chunk, part.context.arithmetic);
+    }
+    first = false;
+  }
+  return result;
+}
+
+// Returns what work(device) gives for every device.
+template <typename Work>
+DeviceTensors on_each_device(int64_t devices, int threads, const Work& work) {
+  DeviceTensors result(to_size(devices));
+  parallel_for(devices, threads,
+               [&](int64_t device) { nth(result, device) = work(device); });
+  return result;
+}
+
+// Runs a product together with its collective. `parts` is what every device has
+// before the overlapped operand is gathered. Chunks that end in the same sum on
+// a device are added up in float32, as the product adds up its terms; sums that
+// are sent are rounded (sim/transfers.h). REQUIRES: the node is an einsum.
+DeviceTensors run_overlapped(const Mesh& mesh, const Instruction& at,
+                             const GraphNode& node,
+                             std::vector<DevicePart>& parts,
+                             const TransferTypes& types, int threads,
+                             std::vector<int64_t>& flops,
+                             std::vector<int64_t>& sent) {
+  const int64_t count = shard_count(mesh, at.axes);
+  if (at.collective == CollectiveKind::AllGather) {
+    const size_t operand = *at.overlapped;
+    const int factor = nth(node.rule.operands[operand], at.dim)[0];
+    DeviceTensors chunks;
+    for (const DevicePart& part : parts) {
+      chunks.push_back(part.operands[operand]);
+    }
+    const DeviceTensors gathered =
+        run_collective(mesh, at, std::move(chunks), types, threads, sent);
+    return on_each_device(mesh.devices(), threads, [&](int64_t device) {
+      DevicePart& part = nth(parts, device);
+      part.operands[operand] = nth(gathered, device);
+      const int64_t rank = shard_index(mesh, at.axes, mesh.coordinates(device));
+      const std::vector<Slice> order = arrival_order(
+          at.overlap, rank, count, nth(part.operands[operand].shape, at.dim));
+      const Tensor product =
+          multiply_in_order(node, part, factor, order, nth(flops, device));
+      round_in_place(product, types.arithmetic, types.result);
+      return product;
+    });
+  }
+  // Every device multiplies for every rank; then the terms are summed.
+  const int factor = nth(node.rule.result, at.dim)[0];
+  DeviceTensors terms =
+      on_each_device(mesh.devices(), threads, [&](int64_t device) {
+        const DevicePart& part = nth(parts, device);
+        const int64_t size = nth(part.context.range.sizes, factor);
+        std::vector<Slice> order;
+        for (int64_t r = 0; r < count; ++r) {
+          order.push_back(part_of(size, r, count));
+        }
+        return multiply_in_order(node, part, factor, order, nth(flops, device));
+      });
+  return run_collective(mesh, at, std::move(terms), types, threads, sent);
+}
+
+// How many phases ahead counts as soon: enough that a weight that is used twice
+// in a layer is read once.
+constexpr int kSoon = 4;
+
+void set_phases(const Program& program, Lifetimes& lives) {
+  const auto nodes = static_cast<int>(program.graph->nodes.size());
+  lives.phases = nodes + 1;
+  lives.phase.assign(program.instructions.size(), nodes);
+  int next = nodes;
+  InstructionId i(program.instructions.size());
+  while (i.number-- > 0) {
+    const Instruction& at = program.instructions[i];
+    if (at.kind == Instruction::Kind::Compute) {
+      next = std::min(next, at.node.number);
+    }
+    lives.phase[i] = at.kind == Instruction::Kind::Load ? -1 : next;
+  }
+}
+
+template <typename Lists>
+void sort_out(Lists& all) {
+  for (std::vector<int>& phases : all) {
+    std::sort(phases.begin(), phases.end());
+    phases.erase(std::unique(phases.begin(), phases.end()), phases.end());
+  }
+}
+
 }  // namespace
 
 LocalRange range_of(const Mesh& mesh, const ShardingRule& rule,
@@ -78,185 +217,6 @@ Tensor run_part(const GraphNode& node, const DevicePart& part, int64_t& flops) {
   Tensor result = node.op->run(part.operands, node.attributes, part.context);
   flops += node.op->flops(shapes, result.shape, node.attributes);
   return result;
-}
-
-namespace {
-
-// Returns the only factor of a dimension, as an einsum has.
-int factor_at(const std::vector<DimFactors>& dims, int dim) {
-  return dims[static_cast<size_t>(dim)][0];
-}
-
-Tensor rows_of_factor(const Tensor& tensor, const std::vector<DimFactors>& dims,
-                      int factor, const Slice& rows) {
-  Tensor part = tensor;
-  for (size_t dim = 0; dim < dims.size(); ++dim) {
-    if (dims[dim][0] != factor) continue;
-    part = slice(part, static_cast<int>(dim), rows.begin, rows.end);
-  }
-  return part;
-}
-
-// Returns the same operation on some rows of one factor.
-DevicePart narrowed(const GraphNode& node, const DevicePart& whole, int factor,
-                    const Slice& rows) {
-  DevicePart part;
-  part.context = whole.context;
-  const auto f = static_cast<size_t>(factor);
-  part.context.range.offsets[f] += rows.begin;
-  part.context.range.sizes[f] = rows.end - rows.begin;
-  for (size_t i = 0; i < whole.operands.size(); ++i) {
-    part.operands.push_back(
-        rows_of_factor(whole.operands[i], node.rule.operands[i], factor, rows));
-  }
-  return part;
-}
-
-Tensor empty_result(const GraphNode& node, const DevicePart& part) {
-  Shape shape;
-  for (const DimFactors& dim : node.rule.result) {
-    shape.push_back(part.context.range.sizes[static_cast<size_t>(dim[0])]);
-  }
-  return make_tensor(element_of(part.context.arithmetic), shape);
-}
-
-// Multiplies chunk by chunk. A chunk gives rows of the result, or a term of it.
-Tensor multiply_in_order(const GraphNode& node, const DevicePart& part,
-                         int factor, const std::vector<Slice>& order,
-                         int64_t& flops) {
-  bool in_result = false;
-  for (const DimFactors& dim : node.rule.result) {
-    in_result = in_result || dim[0] == factor;
-  }
-  Tensor result = empty_result(node, part);
-  bool first = true;
-  for (const Slice& rows : order) {
-    const Tensor chunk =
-        run_part(node, narrowed(node, part, factor, rows), flops);
-    if (in_result) {
-      copy_into(rows_of_factor(result, node.rule.result, factor, rows), chunk);
-    } else if (first) {
-      copy_into(result, chunk);
-    } else {
-      add_into(result, chunk, part.context.arithmetic);
-    }
-    first = false;
-  }
-  return result;
-}
-
-class Overlapped {
- public:
-  Overlapped(const Mesh& mesh, const Instruction& at, const GraphNode& node,
-             const TransferTypes& types, std::vector<DevicePart>& parts)
-      : mesh_(mesh), at_(at), node_(node), types_(types), parts_(parts) {}
-
-  // Gathers the operand, one group at a time; then every device multiplies.
-  DeviceTensors gather_first(int threads, std::vector<int64_t>& flops,
-                             std::vector<int64_t>& sent) {
-    const size_t operand = *at_.overlapped;
-    const int factor = factor_at(node_.rule.operands[operand], at_.dim);
-    each_group([&](const std::vector<int>& group) {
-      std::vector<Tensor> chunks;
-      for (const int device : group) {
-        chunks.push_back(part(device).operands[operand]);
-      }
-      std::vector<int64_t> bytes(group.size());
-      const std::vector<Tensor> gathered =
-          gather(*at_.algorithm, ranks_along(mesh_, at_.axes), at_.dim, chunks,
-                 types_, threads, bytes);
-      for (size_t r = 0; r < group.size(); ++r) {
-        part(group[r]).operands[operand] = gathered[r];
-        sent[static_cast<size_t>(group[r])] += bytes[r];
-      }
-    });
-    const int64_t count = shard_count(mesh_, at_.axes);
-    return each_device(threads, [&](size_t device) {
-      const int64_t rank = rank_of(device);
-      const Tensor& whole = parts_[device].operands[operand];
-      const std::vector<Slice> order = arrival_order(
-          at_.overlap, rank, count, whole.shape[static_cast<size_t>(at_.dim)]);
-      const Tensor product = multiply_in_order(node_, parts_[device], factor,
-                                               order, flops[device]);
-      round_in_place(product, types_.arithmetic, types_.result);
-      return product;
-    });
-  }
-
-  // Multiplies for every rank on every device; then sums the terms.
-  DeviceTensors scatter_after(int threads, std::vector<int64_t>& flops,
-                              std::vector<int64_t>& sent) {
-    const int factor = factor_at(node_.rule.result, at_.dim);
-    const int64_t count = shard_count(mesh_, at_.axes);
-    DeviceTensors terms = each_device(threads, [&](size_t device) {
-      const DevicePart& mine = parts_[device];
-      const int64_t size =
-          mine.context.range.sizes[static_cast<size_t>(factor)];
-      std::vector<Slice> order;
-      for (int64_t r = 0; r < count; ++r) {
-        order.push_back(part_of(size, r, count));
-      }
-      return multiply_in_order(node_, mine, factor, order, flops[device]);
-    });
-    DeviceTensors result(terms.size());
-    each_group([&](const std::vector<int>& group) {
-      std::vector<Tensor> mine;
-      for (const int device : group) {
-        mine.push_back(std::move(terms[static_cast<size_t>(device)]));
-      }
-      std::vector<int64_t> bytes(group.size());
-      std::vector<Tensor> sums =
-          scatter(*at_.algorithm, ranks_along(mesh_, at_.axes), at_.dim,
-                  std::move(mine), Reduction::Sum, types_, threads, bytes);
-      for (size_t r = 0; r < group.size(); ++r) {
-        result[static_cast<size_t>(group[r])] = std::move(sums[r]);
-        sent[static_cast<size_t>(group[r])] += bytes[r];
-      }
-    });
-    return result;
-  }
-
- private:
-  DevicePart& part(int device) { return parts_[static_cast<size_t>(device)]; }
-  int64_t rank_of(size_t device) const {
-    return shard_index(mesh_, at_.axes,
-                       mesh_.coordinates(static_cast<int64_t>(device)));
-  }
-
-  template <typename Work>
-  void each_group(const Work& work) {
-    for (const std::vector<int>& group : device_groups(mesh_, at_.axes)) {
-      work(group);
-    }
-  }
-  template <typename Work>
-  DeviceTensors each_device(int threads, const Work& work) {
-    DeviceTensors result(parts_.size());
-    parallel_for(static_cast<int64_t>(parts_.size()), threads, [&](int64_t d) {
-      result[static_cast<size_t>(d)] = work(static_cast<size_t>(d));
-    });
-    return result;
-  }
-
-  const Mesh& mesh_;
-  const Instruction& at_;
-  const GraphNode& node_;
-  const TransferTypes& types_;
-  std::vector<DevicePart>& parts_;
-};
-
-}  // namespace
-
-DeviceTensors run_overlapped(const Mesh& mesh, const Instruction& instruction,
-                             const GraphNode& node,
-                             std::vector<DevicePart>& parts,
-                             const TransferTypes& types, int threads,
-                             std::vector<int64_t>& flops,
-                             std::vector<int64_t>& sent) {
-  Overlapped run(mesh, instruction, node, types, parts);
-  return instruction.collective == CollectiveKind::AllGather
-             ? run.gather_first(threads, flops, sent)
-             : run.scatter_after(threads, flops, sent);
 }
 
 std::vector<Slice> arrival_order(Overlap overlap, int64_t rank, int64_t count,
@@ -285,13 +245,11 @@ ShardedRun::ShardedRun(const Program& program, const Lifetimes& lives,
       options_(options),
       precision_{options.arithmetic, options.storage, options.reduce},
       types_(register_types(program, precision_)),
-      live_(program, types_),
       reported_(program.registers.size()) {
-  const auto devices = static_cast<size_t>(program.mesh.devices());
+  const size_t devices = to_size(program.mesh.devices());
   run_.registers.resize(program.registers.size());
   run_.flops.resize(devices);
   run_.sent.assign(program.instructions.size(), std::vector<int64_t>(devices));
-  run_.live.resize(program.instructions.size());
 }
 
 void ShardedRun::advance(int phase, const OnResult& on_result) {
@@ -303,36 +261,23 @@ void ShardedRun::advance(int phase, const OnResult& on_result) {
     for (const RegisterId number : at.operands) tensors(number);
     const RegisterId result = at.result;
     run_.registers[result] = step(next_, run_.sent[next_]);
-    if (lives_.rematerialised[result]) rematerialised_.push_back(at.result);
+    if (lives_.rematerialised[result]) rematerialised_.push_back(result);
     if (on_result_) on_result_(at, run_.registers[result]);
-    if (options_.counts_live) count_live(next_);
     for (const RegisterId number : at.operands) {
-      if (is_over(number, next_)) release(number);
+      if (!options_.retain_registers && lives_.last_read[number] <= next_) {
+        run_.registers[number].clear();
+      }
     }
   }
   if (phase == lives_.phases - 1) {
     for (const RegisterId number : program_.outputs) tensors(number);
   }
   if (options_.retain_registers) return;
-  std::vector<RegisterId> retained;
-  for (const RegisterId number : rematerialised_) {
-    const auto& reads = lives_.reads[number];
-    if (is_needed_soon(reads, phase)) {
-      retained.push_back(number);
-    } else {
-      release(number);
-    }
-  }
-  rematerialised_ = std::move(retained);
-}
-
-void ShardedRun::count_live(InstructionId instruction) {
-  const Instruction& at = program_.instructions[instruction];
-  live_.made(at, run_.registers[at.result]);
-  run_.live[instruction] = live_.bytes();
-  for (const RegisterId number : at.operands) {
-    if (is_last_read(number, instruction)) live_.over(number);
-  }
+  std::erase_if(rematerialised_, [&](RegisterId number) {
+    if (is_needed_soon(lives_.reads[number], phase)) return false;
+    run_.registers[number].clear();
+    return true;
+  });
 }
 
 const DeviceTensors& ShardedRun::tensors(RegisterId number) {
@@ -357,35 +302,13 @@ Execution ShardedRun::finish() {
   on_result_ = {};
   for (const RegisterId number : program_.outputs) tensors(number);
   for (const RegisterId r : program_.registers.ids()) {
-    const bool is_output = !program_.instructions.has(lives_.last_read[r]);
-    if (options_.retain_registers && lives_.maker[r]) {
-      tensors(r);
-    } else if (!options_.retain_registers && !is_output) {
-      release(r);
+    if (options_.retain_registers) {
+      if (lives_.maker[r]) tensors(r);
+    } else if (program_.instructions.has(lives_.last_read[r])) {
+      run_.registers[r].clear();  // it is no output
     }
   }
   return std::move(run_);
-}
-
-// Returns whether no instruction reads a register after this one.
-bool ShardedRun::is_last_read(RegisterId number,
-                              InstructionId instruction) const {
-  return lives_.last_read[number] <= instruction;
-}
-
-bool ShardedRun::is_over(RegisterId number, InstructionId instruction) const {
-  return !options_.retain_registers && is_last_read(number, instruction);
-}
-
-void ShardedRun::release(RegisterId number) { run_.registers[number].clear(); }
-
-DeviceTensors ShardedRun::each_device(
-    const std::function<Tensor(size_t)>& work) const {
-  DeviceTensors result(static_cast<size_t>(program_.mesh.devices()));
-  parallel_for(program_.mesh.devices(), options_.threads, [&](int64_t d) {
-    result[static_cast<size_t>(d)] = work(static_cast<size_t>(d));
-  });
-  return result;
 }
 
 // Runs an instruction. REQUIRES: its operands are held.
@@ -398,8 +321,11 @@ DeviceTensors ShardedRun::step(InstructionId number,
     case Instruction::Kind::Slice:
       return cut(at);
     case Instruction::Kind::Collective: {
-      DeviceTensors operand = tensors(at.operands[0]);
-      if (is_over(at.operands[0], number)) release(at.operands[0]);
+      const RegisterId from = at.operands[0];
+      DeviceTensors operand = tensors(from);
+      if (!options_.retain_registers && lives_.last_read[from] <= number) {
+        run_.registers[from].clear();
+      }
       const TransferTypes types = transfer_types(at, types_, precision_);
       if (at.collective == CollectiveKind::Permute) {
         return permute(permute_sources(program_, at), operand, types.sent,
@@ -408,11 +334,11 @@ DeviceTensors ShardedRun::step(InstructionId number,
       DeviceTensors result = run_collective(
           program_.mesh, at, std::move(operand), types, options_.threads, sent);
       if (at.collective == CollectiveKind::AllGather) {
-        const auto dim = static_cast<size_t>(at.dim);
-        const int64_t rows = program_.registers[at.result].local_shape[dim];
+        const int64_t rows =
+            nth(program_.registers[at.result].local_shape, at.dim);
         // Removes the padding of shards, which ends the gathered dimension.
         for (Tensor& all : result) {
-          if (all.shape[dim] > rows) all = slice(all, at.dim, 0, rows);
+          if (nth(all.shape, at.dim) > rows) all = slice(all, at.dim, 0, rows);
         }
       }
       return result;
@@ -426,22 +352,20 @@ DeviceTensors ShardedRun::step(InstructionId number,
 DeviceTensors ShardedRun::load(const Instruction& at) const {
   const Register& made = program_.registers[at.result];
   const Tensor whole = read_(made.value);
-  return each_device([&](size_t device) {
-    return shard_of(program_.mesh, made.layout, whole,
-                    static_cast<int64_t>(device));
+  const Mesh& mesh = program_.mesh;
+  return on_each_device(mesh.devices(), options_.threads, [&](int64_t device) {
+    return shard_of(mesh, made.layout, whole, device);
   });
 }
 
 DeviceTensors ShardedRun::cut(const Instruction& at) {
   const DeviceTensors& from = tensors(at.operands[0]);
-  const int64_t parts = shard_count(program_.mesh, at.axes);
-  return each_device([&](size_t device) {
-    const Tensor& whole = from[device];
-    const int64_t index =
-        shard_index(program_.mesh, at.axes,
-                    program_.mesh.coordinates(static_cast<int64_t>(device)));
-    const Slice part =
-        part_of(whole.shape[static_cast<size_t>(at.dim)], index, parts);
+  const Mesh& mesh = program_.mesh;
+  const int64_t parts = shard_count(mesh, at.axes);
+  return on_each_device(mesh.devices(), options_.threads, [&](int64_t device) {
+    const Tensor& whole = nth(from, device);
+    const int64_t index = shard_index(mesh, at.axes, mesh.coordinates(device));
+    const Slice part = part_of(nth(whole.shape, at.dim), index, parts);
     return slice(whole, at.dim, part.begin, part.end);
   });
 }
@@ -449,24 +373,20 @@ DeviceTensors ShardedRun::cut(const Instruction& at) {
 DeviceTensors ShardedRun::compute(const Instruction& at,
                                   std::vector<int64_t>& sent) {
   std::vector<DevicePart> parts;
-  const size_t devices = static_cast<size_t>(program_.mesh.devices());
+  const Mesh& mesh = program_.mesh;
   const GraphNode& node = program_.graph->nodes[at.node];
   // Few devices leave threads for the operation itself.
-  const int inner =
-      static_cast<int>(devices) >= options_.threads ? 1 : options_.threads;
-  for (size_t device = 0; device < devices; ++device) {
+  const int inner = mesh.devices() >= options_.threads ? 1 : options_.threads;
+  for (int64_t device = 0; device < mesh.devices(); ++device) {
     DevicePart& part = parts.emplace_back();
     for (const RegisterId number : at.operands) {
-      part.operands.push_back(tensors(number)[device]);
+      part.operands.push_back(nth(tensors(number), device));
     }
-    part.context.arithmetic = options_.arithmetic;
-    part.context.rule = &node.rule;
-    part.context.range = range_of(program_.mesh, node.rule, at.factor_axes,
-                                  static_cast<int64_t>(device));
-    part.context.threads = inner;
+    part.context = {options_.arithmetic, &node.rule,
+                    range_of(mesh, node.rule, at.factor_axes, device), inner};
   }
   if (at.overlap != Overlap::Off) {
-    return run_overlapped(program_.mesh, at, node, parts,
+    return run_overlapped(mesh, at, node, parts,
                           transfer_types(at, types_, precision_),
                           options_.threads, run_.flops, sent);
   }
@@ -476,15 +396,16 @@ DeviceTensors ShardedRun::compute(const Instruction& at,
   if (node.op->run_all != nullptr && !node.shard_map) {
     together = node.op->run_all(parts, node.attributes, options_.threads);
   }
-  return each_device([&](size_t device) {
-    DevicePart& part = parts[device];
+  return on_each_device(mesh.devices(), options_.threads, [&](int64_t device) {
+    DevicePart& part = nth(parts, device);
+    int64_t& flops = nth(run_.flops, device);
     Tensor result;
     if (together.empty()) {
-      result = run_part(node, part, run_.flops[device]);
+      result = run_part(node, part, flops);
     } else {
-      result = std::exchange(together[device], {});
-      run_.flops[device] += node.op->flops(shapes_of(part.operands),
-                                           result.shape, node.attributes);
+      result = std::exchange(nth(together, device), {});
+      flops += node.op->flops(shapes_of(part.operands), result.shape,
+                              node.attributes);
     }
     return stored_result(result, std::exchange(part.operands, {}),
                          options_.arithmetic, as, inner);
@@ -549,51 +470,6 @@ Tensor assemble(const Mesh& mesh, const Layout& layout, const Shape& shape,
   return whole;
 }
 
-namespace {
-
-// How many phases ahead counts as soon: enough that a weight that is used twice
-// in a layer is read once.
-constexpr int kSoon = 4;
-
-void set_phases(const Program& program, Lifetimes& lives) {
-  const auto nodes = static_cast<int>(program.graph->nodes.size());
-  lives.phases = nodes + 1;
-  lives.phase.assign(program.instructions.size(), nodes);
-  int next = nodes;
-  InstructionId i(program.instructions.size());
-  while (i.number-- > 0) {
-    const Instruction& at = program.instructions[i];
-    if (at.kind == Instruction::Kind::Compute) {
-      next = std::min(next, at.node.number);
-    }
-    lives.phase[i] = at.kind == Instruction::Kind::Load ? -1 : next;
-  }
-}
-
-bool copies_numbers(const Instruction& at) {
-  switch (at.kind) {
-    case Instruction::Kind::Load:
-    case Instruction::Kind::Slice:
-      return true;
-    case Instruction::Kind::Collective:
-      return at.collective != CollectiveKind::AllReduce &&
-             at.collective != CollectiveKind::ReduceScatter;
-    case Instruction::Kind::Compute:
-      break;
-  }
-  return false;
-}
-
-template <typename Lists>
-void sort_out(Lists& all) {
-  for (std::vector<int>& phases : all) {
-    std::sort(phases.begin(), phases.end());
-    phases.erase(std::unique(phases.begin(), phases.end()), phases.end());
-  }
-}
-
-}  // namespace
-
 Lifetimes lifetimes_of(const Program& program) {
   Lifetimes lives;
   set_phases(program, lives);
@@ -607,10 +483,10 @@ Lifetimes lifetimes_of(const Program& program) {
     const RegisterId result = at.result;
     lives.maker[result] = i;
     lives.rematerialised[result] =
-        copies_numbers(at) &&
-        std::all_of(
-            at.operands.begin(), at.operands.end(),
-            [&](RegisterId number) { return lives.rematerialised[number]; });
+        at.kind != Instruction::Kind::Compute && !reduces(at) &&
+        std::ranges::all_of(at.operands, [&](RegisterId number) {
+          return lives.rematerialised[number];
+        });
     if (at.kind != Instruction::Kind::Load) {
       lives.needed[program.registers[result].value].push_back(lives.phase[i]);
     }

@@ -22,7 +22,6 @@
 
 #include "graph/graph.h"
 #include "graph/tensor.h"
-#include "sim/live_bytes.h"
 #include "sim/transfers.h"
 #include "spmd/layout.h"
 #include "spmd/program.h"
@@ -38,10 +37,6 @@ struct Execution {
   std::vector<int64_t> flops;  // per device
   // Bytes that each device sends.
   PerInstruction<std::vector<int64_t>> sent;
-  // Bytes live on each device (sim/live_bytes.h) once an instruction has run
-  // and before what it read last is released; none for a Load. Filled in only
-  // with ExecuteOptions::counts_live.
-  PerInstruction<std::vector<int64_t>> live;
 
   int64_t bytes_moved() const;
 };
@@ -53,7 +48,6 @@ struct ExecuteOptions {
   // The types of sim/transfers.h.
   Storage storage = Storage::F32;
   Storage reduce = Storage::F32;
-  bool counts_live = false;  // fills in Execution::live
 };
 
 // ShardedRun: the sharded run of a program, phase after phase. Parameters are
@@ -80,15 +74,10 @@ class ShardedRun {
   Execution finish();
 
  private:
-  void count_live(InstructionId instruction);
-  bool is_last_read(RegisterId number, InstructionId instruction) const;
-  bool is_over(RegisterId number, InstructionId instruction) const;
   DeviceTensors step(InstructionId number, std::vector<int64_t>& sent);
   DeviceTensors load(const Instruction& at) const;
   DeviceTensors cut(const Instruction& at);
   DeviceTensors compute(const Instruction& at, std::vector<int64_t>& sent);
-  DeviceTensors each_device(const std::function<Tensor(size_t)>& work) const;
-  void release(RegisterId number);
 
   const Program& program_;
   const Lifetimes& lives_;
@@ -96,7 +85,6 @@ class ShardedRun {
   ExecuteOptions options_;
   StorageTypes precision_;
   PerRegister<Storage> types_;
-  LiveBytes live_;
   OnResult on_result_ = {};
   InstructionId next_ = InstructionId(0);
   PerRegister<bool> reported_;
@@ -156,17 +144,6 @@ Tensor run_part(const GraphNode& node, const DevicePart& part, int64_t& flops);
 // Products interleaved with their collective: each chunk is multiplied when it
 // arrives, or just before it is sent, in the orders and associations of xlstm's
 // async_gather and async_scatter.
-
-// Runs a product together with its collective. `parts` is what every device has
-// before the overlapped operand is gathered. Chunks that end in the same sum on
-// a device are added up in float32, as the product adds up its terms; sums that
-// are sent are rounded (sim/transfers.h). REQUIRES: the node is an einsum.
-DeviceTensors run_overlapped(const Mesh& mesh, const Instruction& instruction,
-                             const GraphNode& node,
-                             std::vector<DevicePart>& parts,
-                             const TransferTypes& types, int threads,
-                             std::vector<int64_t>& flops,
-                             std::vector<int64_t>& sent);
 
 // Returns the rows of a gathered dimension of `size` rows in the order in which
 // rank `rank` of `count` multiplies them: its own first, then those of

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/forward_collectives.h"
 
-#include <algorithm>
 #include <map>
-#include <string_view>
 #include <tuple>
 #include <utility>
 
 #include "base/checked.h"
+#include "base/words.h"
 #include "core/fold.h"
 #include "sim/transfers.h"
 
@@ -17,14 +16,12 @@ namespace {
 // Returns the parameter that a value is, is a part of, or is another form of,
 // if any.
 ValueId parameter_of(const Graph& graph, ValueId value) {
-  while (true) {
-    const Value& at = graph.values[value];
-    if (at.kind == Value::Kind::Parameter) return value;
-    if (at.kind == Value::Kind::Input) return {};
-    const GraphNode& node = graph.nodes[at.node];
+  while (graph.values[value].kind == Value::Kind::Result) {
+    const GraphNode& node = graph.nodes[graph.values[value].node];
     if (node.operands.size() != 1) return {};
     value = node.operands[0];
   }
+  return graph.values[value].kind == Value::Kind::Parameter ? value : ValueId();
 }
 
 void add_parameters(const Graph& graph, NodeId node,
@@ -34,10 +31,7 @@ void add_parameters(const Graph& graph, NodeId node,
     const ValueId found = parameter_of(graph, operand);
     if (!found) continue;
     const std::string& name = graph.values[found].parameter;
-    if (std::find(parameters.begin(), parameters.end(), name) ==
-        parameters.end()) {
-      parameters.push_back(name);
-    }
+    if (!contains(parameters, name)) parameters.push_back(name);
   }
 }
 
@@ -68,20 +62,18 @@ CollectiveUse use_of(const Program& program, const CollectivePrice& price) {
   const Graph& graph = *program.graph;
   const Instruction& at = program.instructions[price.instruction];
   const ValueId value = program.registers[at.operands[0]].value;
-  CollectiveUse use;
-  use.kind = price.kind;
-  use.axes = price.axes;
-  use.cause = price.cause;
-  const ValueId sent = parameter_of(graph, value);
-  if (sent) {
+  CollectiveUse use{
+      .kind = price.kind, .axes = price.axes, .cause = price.cause};
+  if (const ValueId sent = parameter_of(graph, value)) {
     const std::string& name = graph.values[sent].parameter;
     use.what = folded_name(name);
     use.parameters.push_back(name);
     return use;
   }
   const std::vector<NodeId> products = source_products(graph, value);
-  for (const NodeId node : products)
+  for (const NodeId node : products) {
     add_parameters(graph, node, use.parameters);
+  }
   if (use.cause == Cause::PartialSum && products.size() == 1) {
     use.what = folded_name(use.parameters.front());
     use.after_product = true;
@@ -110,42 +102,25 @@ std::vector<PlacedUse> uses_in(const Program& program, Storage storage) {
     const Int128 devices = program.mesh.devices();
     each.use.bytes_per_device =
         static_cast<int64_t>((one.bytes + devices - 1) / devices);
-    if (!at.node) continue;
-    const int layer = graph.nodes[at.node].layer;
-    if (layer >= 0) {
-      each.layer = graph.layers[static_cast<size_t>(layer)].number;
-    }
+    const int layer = at.node ? graph.nodes[at.node].layer : -1;
+    if (layer >= 0) each.layer = nth(graph.layers, layer).number;
   }
   return placed;
 }
 
-// The collectives of the layers of a period, each with its layer's index in it.
-using Sent = std::vector<std::pair<int64_t, const CollectiveUse*>>;
-
-bool sends_equal(const Sent& a, const Sent& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [](const auto& one, const auto& other) {
-                      const CollectiveUse& x = *one.second;
-                      const CollectiveUse& y = *other.second;
-                      return one.first == other.first && x.kind == y.kind &&
-                             x.axes == y.axes && x.cause == y.cause &&
-                             x.what == y.what &&
-                             x.after_product == y.after_product &&
-                             x.bytes_per_device == y.bytes_per_device;
-                    });
+// Collectives with one key are summed up.
+using Key = std::tuple<CollectiveKind, AxisNames, Cause, std::string, bool>;
+Key key_of(const CollectiveUse& use) {
+  return {use.kind, use.axes, use.cause, use.what, use.after_product};
 }
 
 // Returns whether the second period sends what a neighbour sends.
 bool is_steady(const std::vector<PlacedUse>& placed, const LayerCycle& cycle) {
-  std::vector<Sent> periods(kPeriods);
-  for (const PlacedUse& each : placed) {
-    const int64_t period = each.layer < 0 ? -1 : period_of(cycle, each.layer);
-    if (period < 0 || period >= kPeriods) continue;
-    periods[static_cast<size_t>(period)].emplace_back(
-        (each.layer - cycle.begin) % cycle.period, &each.use);
+  PeriodItems<std::pair<Key, int64_t>> sent;
+  for (const auto& [use, layer] : placed) {
+    sent.add(cycle, layer, {key_of(use), use.bytes_per_device});
   }
-  return sends_equal(periods[1], periods[2]) ||
-         sends_equal(periods[0], periods[1]);
+  return sent.is_steady();
 }
 
 // Sums up equal uses. Returns nothing, with SP017 reported, if a sum exceeds 63
@@ -153,17 +128,12 @@ bool is_steady(const std::vector<PlacedUse>& placed, const LayerCycle& cycle) {
 std::optional<std::vector<CollectiveUse>> summed(
     const std::vector<PlacedUse>& placed,
     const std::optional<LayerCycle>& cycle, Diagnostics& diags) {
-  using Key = std::tuple<CollectiveKind, AxisNames, Cause, std::string, bool>;
   std::map<Key, size_t> numbers;
   std::vector<CollectiveUse> uses;
-  for (const PlacedUse& each : placed) {
-    const CollectiveUse& use = each.use;
-    const bool repeated =
-        cycle && each.layer >= 0 && period_of(*cycle, each.layer) == 1;
+  for (const auto& [use, layer] : placed) {
+    const bool repeated = cycle && period_of(*cycle, layer) == 1;
     const int64_t times = repeated ? cycle->times : 1;
-    const auto [entry, is_new] = numbers.emplace(
-        Key(use.kind, use.axes, use.cause, use.what, use.after_product),
-        uses.size());
+    const auto [entry, is_new] = numbers.emplace(key_of(use), uses.size());
     if (is_new) {
       uses.push_back(use);
       uses.back().count = 0;

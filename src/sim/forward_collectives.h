@@ -27,13 +27,13 @@ struct CollectiveUse {
   AxisNames axes;  // major to minor
   Cause cause = Cause::Implicit;
   // The value that is sent, or the parameter that it comes from; layers folded.
-  std::string what;
+  std::string what = {};
   // The collective sums what a product with the parameter `what` leaves in
   // parts.
   bool after_product = false;
   // Parameters (of the manifest) that cause it, in the first layer: the one
   // that is sent, and those that the sent value was or will be multiplied by.
-  std::vector<std::string> parameters;
+  std::vector<std::string> parameters = {};
   int64_t count = 0;
   int64_t bytes_per_device = 0;  // on average over devices, rounded up
 

@@ -29,6 +29,106 @@ int64_t index_limit(const Graph& graph, const GraphNode& node) {
   return node.op->indices(shapes, graph.values[node.result].shape);
 }
 
+// Replaces numbers by their absolute values. REQUIRES: `tensor` is a row-major
+// tensor of doubles.
+void make_absolute(const Tensor& tensor) {
+  double* const numbers = tensor.data<double>();
+  std::transform(numbers, numbers + tensor.elements(), numbers,
+                 [](double x) { return std::abs(x); });
+}
+
+// Returns sum |P| over the parts of the sum that a product leaves, from a run
+// with retain_registers; nothing if the run does not expose the parts.
+std::optional<Tensor> sum_of_parts(const Program& program,
+                                   const Instruction& product,
+                                   const Execution& run) {
+  if (product.overlap != Overlap::Off) return std::nullopt;
+  const Mesh& mesh = program.mesh;
+  const Register& made = program.registers[product.result];
+  const AxisNames used = axes_in_use(made.layout);
+  Tensor sum =
+      make_tensor(Element::F64, program.graph->values[made.value].shape);
+  for (int64_t device = 0; device < mesh.devices(); ++device) {
+    const std::vector<int64_t> where = mesh.coordinates(device);
+    bool repeats = false;
+    for (size_t axis = 0; axis < mesh.axes().size(); ++axis) {
+      repeats = repeats ||
+                (where[axis] > 0 && !contains(used, mesh.axes()[axis].name));
+    }
+    if (repeats) continue;
+    const Tensor part = copy(
+        converted(nth(run.registers[product.result], device), Element::F64));
+    make_absolute(part);
+    add_into(shard_of(mesh, made.layout, sum, device), part, Arithmetic::F64);
+  }
+  return sum;
+}
+
+// Returns the whole result of a graph's only node.
+Tensor result_of(const Graph& graph, const PerValue<Tensor>& operands,
+                 int threads) {
+  Evaluation run{&graph, [&](ValueId value) { return operands[value]; },
+                 Arithmetic::F64, threads};
+  evaluate_node(run, NodeId(0));
+  return whole_of(run, graph.outputs[0]);
+}
+
+// Returns whether both are the same numbers in the same places of memory.
+bool is_same_view(const Tensor& a, const Tensor& b) {
+  return a.storage == b.storage && a.offset == b.offset &&
+         a.strides == b.strides && a.shape == b.shape && a.element == b.element;
+}
+
+// Returns the error, or 0 if the two agree as far as the arithmetic shows.
+double parted(const Tensor& expected, const Tensor& got,
+              Arithmetic arithmetic) {
+  if (expected.shape != got.shape) return kInfinity;
+  if (is_same_view(expected, got) || bitwise_equal(expected, got)) return 0;
+  if (arithmetic == Arithmetic::Field) return 1;
+  const double error = structural_error(expected, got);
+  return error > kMismatch ? error : 0;
+}
+
+const GraphNode& node_of(const Program& program, const Instruction& at) {
+  return program.graph->nodes[at.node];
+}
+
+// Rows of scores. Every entry of a choice selects one score of its row.
+struct Scores {
+  std::vector<double> numbers;
+  std::vector<double> scales;  // per row
+  int64_t width = 0;
+
+  // Returns the gap of two scores of a row as structural_error() measures it;
+  // NaN if an index is out of range.
+  double gap(size_t row, double a, double b) const {
+    const auto count = static_cast<double>(width);
+    if (!(a >= 0 && a < count && b >= 0 && b < count)) return std::nan("");
+    const double x = at(row, a);
+    const double y = at(row, b);
+    if (x == y || (std::isnan(x) && std::isnan(y))) return 0;
+    const double d = std::abs(x - y) / scales[row];
+    return std::isfinite(d) ? d : kInfinity;
+  }
+  double at(size_t row, double index) const {
+    return numbers[row * static_cast<size_t>(width) +
+                   static_cast<size_t>(index)];
+  }
+};
+
+// Returns the rows of a device, whole along the last dimension.
+Scores scores_of(const Program& program, const Layout& layout,
+                 const Tensor& scores, int64_t device) {
+  Layout rows = layout;
+  rows.spec.dims.back().clear();
+  const int64_t width = scores.shape.back();
+  Shape per_row = scores.shape;
+  per_row.back() = 1;
+  const Tensor scales = make_tensor(Element::F64, per_row, row_scales(scores));
+  return {values_of(shard_of(program.mesh, rows, scores, device)),
+          values_of(shard_of(program.mesh, rows, scales, device)), width};
+}
+
 }  // namespace
 
 Isolated isolate(const Program& program, NodeId node,
@@ -53,8 +153,7 @@ Isolated isolate(const Program& program, NodeId node,
     return wanted.push_back(program.layouts[value].without_partial_sums());
   };
   for (ValueId& operand : only.operands) {
-    const auto known =
-        std::find(one.operands.begin(), one.operands.end(), operand);
+    const auto known = std::ranges::find(one.operands, operand);
     if (known != one.operands.end()) {
       operand = one.operands.id_of(*known);
       continue;
@@ -74,62 +173,6 @@ Isolated isolate(const Program& program, NodeId node,
   one.program = partition(graph, program.mesh, wanted, options);
   return one;
 }
-
-namespace {
-
-// Replaces numbers by their absolute values. REQUIRES: `tensor` is a row-major
-// tensor of doubles.
-void make_absolute(const Tensor& tensor) {
-  double* const numbers = tensor.data<double>();
-  std::transform(numbers, numbers + tensor.elements(), numbers,
-                 [](double x) { return std::abs(x); });
-}
-
-Tensor absolute(const Tensor& tensor) {
-  const Tensor result = copy(converted(tensor, Element::F64));
-  make_absolute(result);
-  return result;
-}
-
-// Returns sum |P| over the parts of the sum, from a run with retain_registers;
-// nothing if the run does not expose the parts.
-std::optional<Tensor> sum_of_parts(const Program& program,
-                                   const Execution& run) {
-  for (const Instruction& at : program.instructions) {
-    if (at.kind != Instruction::Kind::Compute) continue;
-    const Register& made = program.registers[at.result];
-    if (at.overlap != Overlap::Off) return std::nullopt;
-    Tensor sum =
-        make_tensor(Element::F64, program.graph->values[made.value].shape);
-    AxisNames used = axes_in_use(made.layout);
-    for (int64_t device = 0; device < program.mesh.devices(); ++device) {
-      std::vector<int64_t> where = program.mesh.coordinates(device);
-      where.resize(program.mesh.axes().size());
-      bool repeats = false;
-      for (size_t axis = 0; axis < where.size(); ++axis) {
-        const AxisName& name = program.mesh.axes()[axis].name;
-        repeats = repeats || (where[axis] > 0 && !contains(used, name));
-      }
-      if (repeats) continue;
-      const auto& parts = run.registers[at.result];
-      add_into(shard_of(program.mesh, made.layout, sum, device),
-               absolute(parts[static_cast<size_t>(device)]), Arithmetic::F64);
-    }
-    return sum;
-  }
-  return std::nullopt;
-}
-
-// Returns the whole result of a graph's only node.
-Tensor result_of(const Graph& graph, const PerValue<Tensor>& operands,
-                 int threads) {
-  Evaluation run{&graph, [&](ValueId value) { return operands[value]; },
-                 Arithmetic::F64, threads};
-  evaluate_node(run, NodeId(0));
-  return whole_of(run, graph.outputs[0]);
-}
-
-}  // namespace
 
 std::optional<double> bound_ratio_of(const Program& program, NodeId node,
                                      const ReadWhole& operand,
@@ -155,41 +198,21 @@ std::optional<double> bound_ratio_of(const Program& program, NodeId node,
   const RegisterId output = one.program.outputs[0];
   const Tensor s = assemble(program.mesh, one.program.registers[output].layout,
                             y64.shape, run.registers[output]);
-  const Tensor parts = sum_of_parts(one.program, run).value_or(products);
+  const Instruction& product = *std::ranges::find(
+      one.program.instructions, Instruction::Kind::Compute, &Instruction::kind);
+  const Tensor parts =
+      sum_of_parts(one.program, product, run).value_or(products);
   int64_t length = 1;
   int64_t shards = 1;
   const ShardingRule& rule = graph.nodes.front().rule;
-  for (const Instruction& at : one.program.instructions) {
-    if (at.kind != Instruction::Kind::Compute) continue;
-    for (size_t f = 0; f < rule.factors.size(); ++f) {
-      if (rule.factors[f].kind != FactorKind::Sum) continue;
-      length *= rule.factors[f].size;
-      shards *= shard_count(program.mesh, at.factor_axes[f]);
-    }
+  for (size_t f = 0; f < rule.factors.size(); ++f) {
+    if (rule.factors[f].kind != FactorKind::Sum) continue;
+    length *= rule.factors[f].size;
+    shards *= shard_count(program.mesh, product.factor_axes[f]);
   }
   return bound_ratio(y64, s, products, parts, length, shards, options.reduce,
                      options.storage);
 }
-
-namespace {
-
-// Returns whether both are the same numbers in the same places of memory.
-bool is_same_view(const Tensor& a, const Tensor& b) {
-  return a.storage == b.storage && a.offset == b.offset &&
-         a.strides == b.strides && a.shape == b.shape && a.element == b.element;
-}
-
-// Returns the error, or 0 if the two agree as far as the arithmetic shows.
-double parted(const Tensor& expected, const Tensor& got,
-              Arithmetic arithmetic) {
-  if (expected.shape != got.shape) return kInfinity;
-  if (is_same_view(expected, got) || bitwise_equal(expected, got)) return 0;
-  if (arithmetic == Arithmetic::Field) return 1;
-  const double error = structural_error(expected, got);
-  return error > kMismatch ? error : 0;
-}
-
-}  // namespace
 
 std::optional<Divergence> difference_of(const Program& program,
                                         RegisterId number, const Layout& layout,
@@ -232,20 +255,13 @@ std::optional<Divergence> divergence_of(const Program& program,
 std::optional<Divergence> first_divergence(
     PairedRuns& runs, const std::function<bool(int phase)>& begin) {
   const Program& program = runs.program;
-  const Arithmetic arithmetic = runs.options.arithmetic;
   std::optional<Divergence> found;
   const auto compare = [&](const Instruction& at, DeviceTensors& made) {
     if (found) return;
     const ValueId value = program.registers[at.result].value;
-    const Tensor whole = whole_of(runs.unsharded, value);
-    if (arithmetic != Arithmetic::Field && is_decision(program, at)) {
-      const GraphNode& node = program.graph->nodes[at.node];
-      found = wrong_choice(
-          program, at, whole_of(runs.unsharded, node.operands[0]), whole, made);
-      if (found) return;
-      replay(program, at, whole, made);
-    }
-    found = divergence_of(program, at.result, made, whole, arithmetic);
+    found =
+        divergence_of(program, at.result, made, whole_of(runs.unsharded, value),
+                      runs.options.arithmetic);
   };
   for (int s = 0; s < runs.lives.phases && !found; ++s) {
     if (begin && !begin(s)) break;
@@ -256,52 +272,6 @@ std::optional<Divergence> first_divergence(
   }
   return found;
 }
-
-namespace {
-
-const GraphNode& node_of(const Program& program, const Instruction& at) {
-  return program.graph->nodes[at.node];
-}
-
-// Rows of scores. Every entry of a choice selects one score of its row.
-struct Scores {
-  std::vector<double> numbers;
-  std::vector<double> scales;  // per row
-  int64_t width = 0;
-
-  // Returns the gap of two scores of a row as structural_error() measures it;
-  // NaN if an index is out of range.
-  double gap(size_t row, double a, double b) const {
-    const auto count = static_cast<double>(width);
-    if (!(a >= 0 && a < count && b >= 0 && b < count)) {
-      return std::nan("");
-    }
-    const double x = at(row, a);
-    const double y = at(row, b);
-    if (x == y || (std::isnan(x) && std::isnan(y))) return 0;
-    const double d = std::abs(x - y) / scales[row];
-    return std::isfinite(d) ? d : kInfinity;
-  }
-  double at(size_t row, double index) const {
-    return numbers[row * static_cast<size_t>(width) +
-                   static_cast<size_t>(index)];
-  }
-};
-
-// Returns the rows of a device, whole along the last dimension.
-Scores scores_of(const Program& program, const Layout& layout,
-                 const Tensor& scores, int64_t device) {
-  Layout rows = layout;
-  rows.spec.dims.back().clear();
-  const int64_t width = scores.shape.back();
-  Shape per_row = scores.shape;
-  per_row.back() = 1;
-  const Tensor scales = make_tensor(Element::F64, per_row, row_scales(scores));
-  return {values_of(shard_of(program.mesh, rows, scores, device)),
-          values_of(shard_of(program.mesh, rows, scales, device)), width};
-}
-
-}  // namespace
 
 bool is_decision(const Program& program, const Instruction& instruction) {
   return instruction.kind == Instruction::Kind::Compute &&

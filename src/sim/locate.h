@@ -60,9 +60,9 @@ std::optional<Divergence> difference_of(const Program& program,
                                         Arithmetic arithmetic);
 
 // Returns the divergence of the first register that has one. Both runs advance
-// until they diverge, and release what no longer matters. In floating point,
-// choices are those of the unsharded run. `begin` is called before every phase;
-// if it returns false, the runs end. REQUIRES: neither run has started.
+// until they diverge, and release what no longer matters. `begin` is called
+// before every phase; if it returns false, the runs end. REQUIRES: neither run
+// has started; in floating point, no operation is a decision.
 std::optional<Divergence> first_divergence(
     PairedRuns& runs, const std::function<bool(int phase)>& begin = {});
 

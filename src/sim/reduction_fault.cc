@@ -2,16 +2,13 @@
 #include "sim/reduction_fault.h"
 
 #include <algorithm>
-#include <bit>
-#include <map>
-#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "base/checked.h"
 #include "base/words.h"
 #include "graph/elementwise.h"
 #include "sim/locate.h"
-#include "sim/verdict.h"
 #include "spmd/layout.h"
 
 namespace shardplan {
@@ -20,12 +17,6 @@ namespace {
 // The most axes whose combinations are tried.
 constexpr size_t kMostAxesTried = 6;
 
-bool reduces(const Instruction& at) {
-  return at.kind == Instruction::Kind::Collective &&
-         (at.collective == CollectiveKind::AllReduce ||
-          at.collective == CollectiveKind::ReduceScatter);
-}
-
 // The path of a value from the operation that computes it to a register: that
 // operation, and the reductions since.
 struct Path {
@@ -33,21 +24,19 @@ struct Path {
   std::vector<const Instruction*> reductions;  // first to last
 };
 
-std::optional<Path> path_to(const Program& program, RegisterId number) {
-  std::map<RegisterId, const Instruction*> makers;
-  for (const Instruction& at : program.instructions) makers[at.result] = &at;
+std::optional<Path> path_to(const PairedRuns& runs, RegisterId number) {
   Path path;
-  for (auto found = makers.find(number); found != makers.end();) {
-    const Instruction& at = *found->second;
+  while (const InstructionId maker = runs.lives.maker[number]) {
+    const Instruction& at = runs.program.instructions[maker];
     if (at.kind == Instruction::Kind::Compute) {
       if (at.overlap != Overlap::Off) return std::nullopt;
       path.computed = &at;
-      std::reverse(path.reductions.begin(), path.reductions.end());
+      std::ranges::reverse(path.reductions);
       return path;
     }
     if (at.kind == Instruction::Kind::Load) return std::nullopt;
     if (reduces(at)) path.reductions.push_back(&at);
-    found = makers.find(at.operands[0]);
+    number = at.operands[0];
   }
   return std::nullopt;
 }
@@ -58,10 +47,7 @@ class Explainer {
       : program_(runs.program),
         arithmetic_(runs.options.arithmetic),
         path_(path),
-        parts_(std::move(parts)),
-        layout_(program_.registers[path.computed->result].layout) {
-    layout_.partial.clear();
-  }
+        parts_(std::move(parts)) {}
 
   // Explains the difference from `whole`. `operands` are the operation's,
   // whole.
@@ -79,52 +65,38 @@ class Explainer {
   };
 
   double combined(Kind kind, double a, double b) const {
-    const bool exact = arithmetic_ == Arithmetic::Field;
-    if (kind != Kind::Max) return exact ? field::add(a, b) : a + b;
-    return exact ? field::maximum(a, b) : std::max(a, b);
+    if (kind != Kind::Max) return exact_ ? field::add(a, b) : a + b;
+    return exact_ ? field::maximum(a, b) : std::max(a, b);
   }
 
-  DeviceTensors reduced(const DeviceTensors& parts, const Applied& how) const {
-    DeviceTensors result = parts;
+  DeviceTensors reduced(const Applied& how) const {
+    DeviceTensors result = parts_;
     if (how.axes.empty()) return result;
     for (const auto& group : device_groups(program_.mesh, how.axes)) {
-      const Shape& shape = parts[static_cast<size_t>(group[0])].shape;
-      std::vector<double> all = values_of(parts[static_cast<size_t>(group[0])]);
+      const Tensor& first = nth(parts_, group[0]);
+      std::vector<double> all = values_of(first);
       for (size_t r = 1; r < group.size(); ++r) {
-        const std::vector<double> own =
-            values_of(parts[static_cast<size_t>(group[r])]);
+        const std::vector<double> own = values_of(nth(parts_, group[r]));
         for (size_t i = 0; i < all.size() && i < own.size(); ++i) {
           all[i] = combined(how.kind, all[i], own[i]);
         }
       }
-      if (how.kind == Kind::Mean) divide(all, group.size());
-      const Tensor made = make_tensor(Element::F64, shape, all);
-      for (const int device : group) result[static_cast<size_t>(device)] = made;
+      if (how.kind == Kind::Mean) {
+        const auto count = static_cast<double>(group.size());
+        const double inverse = field::inverse(count);
+        for (double& number : all) {
+          number = exact_ ? field::multiply(number, inverse) : number / count;
+        }
+      }
+      const Tensor made = make_tensor(Element::F64, first.shape, all);
+      for (const int device : group) nth(result, device) = made;
     }
     return result;
   }
 
-  void divide(std::vector<double>& numbers, size_t by) const {
-    const auto count = static_cast<double>(by);
-    const double inverse = field::inverse(count);
-    for (double& number : numbers) {
-      number = arithmetic_ == Arithmetic::Field
-                   ? field::multiply(number, inverse)
-                   : number / count;
-    }
-  }
-
-  bool gives(const DeviceTensors& parts, const Tensor& whole) const {
-    for (size_t d = 0; d < parts.size(); ++d) {
-      const Tensor own =
-          shard_of(program_.mesh, layout_, whole, static_cast<int64_t>(d));
-      if (own.shape != parts[d].shape) return false;
-      const bool same = arithmetic_ == Arithmetic::Field
-                            ? bitwise_equal(own, parts[d])
-                            : structural_error(own, parts[d]) <= kMismatch;
-      if (!same) return false;
-    }
-    return true;
+  bool gives(const DeviceTensors& results, const Tensor& whole) const {
+    return !difference_of(program_, path_.computed->result, layout_, results,
+                          whole, arithmetic_);
   }
 
   // Returns combinations of axes that do not shard the value, small ones first.
@@ -132,9 +104,9 @@ class Explainer {
     AxisNames free;
     const AxisNames used = axes_in_use(layout_);
     for (const Axis& axis : program_.mesh.axes()) {
-      const bool shards =
-          std::find(used.begin(), used.end(), axis.name) != used.end();
-      if (axis.size > 1 && !shards) free.push_back(axis.name);
+      if (axis.size > 1 && !contains(used, axis.name)) {
+        free.push_back(axis.name);
+      }
     }
     free.resize(std::min(free.size(), kMostAxesTried));
     std::vector<AxisNames> choices;
@@ -144,10 +116,8 @@ class Explainer {
         if ((set >> a & 1U) != 0) axes.push_back(free[a]);
       }
     }
-    std::stable_sort(choices.begin(), choices.end(),
-                     [](const AxisNames& a, const AxisNames& b) {
-                       return a.size() < b.size();
-                     });
+    std::ranges::stable_sort(choices, {},
+                             [](const AxisNames& axes) { return axes.size(); });
     return choices;
   }
 
@@ -155,7 +125,7 @@ class Explainer {
   std::optional<Applied> needed_for(const Tensor& whole) const {
     for (const AxisNames& axes : choices_of_axes()) {
       for (const Kind kind : {Kind::Sum, Kind::Max, Kind::Mean}) {
-        if (gives(reduced(parts_, {kind, axes}), whole)) {
+        if (gives(reduced({kind, axes}), whole)) {
           return Applied{kind, axes};
         }
         if (axes.empty()) break;
@@ -173,22 +143,22 @@ class Explainer {
     return all;
   }
 
-  static AxisNames without(const AxisNames& axes, const AxisNames& others) {
-    AxisNames rest;
-    for (const AxisName& axis : axes) {
-      if (!contains(others, axis)) rest.push_back(axis);
-    }
-    return rest;
+  static AxisNames without(AxisNames axes, const AxisNames& others) {
+    erase_if(axes,
+             [&](const AxisName& axis) { return contains(others, axis); });
+    return axes;
   }
 
   ReductionFault fault(ReductionFault::Problem problem, Kind kind,
-                       AxisNames axes) const {
-    ReductionFault result;
-    result.problem = problem;
-    result.kind = kind;
-    result.axes = in_mesh_order(program_.mesh, axes);
-    result.times = shard_count(program_.mesh, result.axes);
-    return result;
+                       const AxisNames& axes, Kind done_kind = Kind::Sum,
+                       const AxisNames& done_axes = {}) const {
+    const AxisNames ordered = in_mesh_order(program_.mesh, axes);
+    return {.problem = problem,
+            .kind = kind,
+            .axes = ordered,
+            .times = shard_count(program_.mesh, ordered),
+            .done_kind = done_kind,
+            .done_axes = in_mesh_order(program_.mesh, done_axes)};
   }
 
   // Returns the fault that turns what is needed into what is done; nothing if
@@ -211,18 +181,12 @@ class Explainer {
     extra.insert(extra.end(), unneeded.begin(), unneeded.end());
     using Problem = ReductionFault::Problem;
     if (!needed.axes.empty() && !of_other_kind.empty() && unneeded.empty()) {
-      auto wrong =
-          fault(Problem::WrongKind, needed.kind,
-                needed.kind == Kind::Mean ? needed.axes : of_other_kind);
-      wrong.done_kind = kind;
-      wrong.done_axes = in_mesh_order(program_.mesh, of_other_kind);
-      return wrong;
+      return fault(Problem::WrongKind, needed.kind,
+                   needed.kind == Kind::Mean ? needed.axes : of_other_kind,
+                   kind, of_other_kind);
     }
     if (!missing.empty() && !extra.empty()) {
-      auto wrong = fault(Problem::WrongAxes, needed.kind, needed.axes);
-      wrong.done_kind = kind;
-      wrong.done_axes = in_mesh_order(program_.mesh, once);
-      return wrong;
+      return fault(Problem::WrongAxes, needed.kind, needed.axes, kind, once);
     }
     if (!missing.empty()) return fault(Problem::Missing, needed.kind, missing);
     if (extra.empty()) return std::nullopt;
@@ -239,7 +203,7 @@ class Explainer {
         node.op->second_sign == 0) {
       return std::nullopt;
     }
-    const DeviceTensors sum = reduced(parts_, applied[0]);
+    const DeviceTensors sum = reduced(applied[0]);
     auto found =
         fault(ReductionFault::Problem::AddedByAll, Kind::Sum, applied[0].axes);
     for (size_t o = 0; o < node.operands.size(); ++o) {
@@ -262,18 +226,19 @@ class Explainer {
         values_of(broadcast_to(added, whole.shape));
     const auto factor = static_cast<double>(negative ? -times : times);
     for (size_t i = 0; i < numbers.size(); ++i) {
-      numbers[i] = arithmetic_ == Arithmetic::Field
-                       ? field::residue(numbers[i] + factor * more[i])
-                       : numbers[i] + factor * more[i];
+      numbers[i] += factor * more[i];
+      if (exact_) numbers[i] = field::residue(numbers[i]);
     }
     return make_tensor(Element::F64, whole.shape, numbers);
   }
 
   const Program& program_;
   Arithmetic arithmetic_;
+  bool exact_ = arithmetic_ == Arithmetic::Field;
   const Path& path_;
   DeviceTensors parts_;
-  Layout layout_;
+  Layout layout_ =
+      program_.registers[path_.computed->result].layout.without_partial_sums();
 };
 
 }  // namespace
@@ -282,7 +247,7 @@ std::optional<ReductionFault> reduction_fault_of(
     PairedRuns& runs, RegisterId number,
     const std::function<bool(int phase)>& begin) {
   const Program& program = runs.program;
-  const auto path = path_to(program, number);
+  const auto path = path_to(runs, number);
   if (!path) return std::nullopt;
   const GraphNode& node = program.graph->nodes[path->computed->node];
   DeviceTensors parts;

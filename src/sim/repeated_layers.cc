@@ -7,6 +7,7 @@
 
 #include "base/checked.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "core/fold.h"
 #include "graph/build.h"
 #include "resolve/match.h"
@@ -24,78 +25,51 @@ constexpr int64_t kMostOtherwise = 8;
 // minutes.
 constexpr int64_t kMostLayers = 512;
 
-bool has_frozen(const ForwardGraphs& model) {
-  return std::find(model.frozen.begin(), model.frozen.end(), true) !=
-         model.frozen.end();
-}
-
 std::string with_number(std::string_view name, const NumberIn& at,
                         const std::string& number) {
-  std::string text(name.substr(0, at.begin));
-  text += number;
-  text += name.substr(at.end);
-  return text;
+  return std::string(name.substr(0, at.begin)) + number +
+         std::string(name.substr(at.end));
 }
 
 // Returns the kind of every layer. Layers of one kind have the same parameters,
 // placed alike, and the same attention window. If layers are stacked, all are
-// of one kind.
-std::vector<int> layer_kinds(const ForwardGraphs& model, const Plan& plan) {
-  using Parts = std::vector<std::pair<int, uint32_t>>;
-  std::vector<Parts> parts(static_cast<size_t>(model.layers));
+// of one kind. With `by_training`, the same parameters are also trained in
+// them, and gradients flow into all of them or into none: they flow into no
+// layer up to and including the first that is trained.
+std::vector<int> layer_kinds(const ForwardGraphs& model, const Plan& plan,
+                             bool by_training) {
+  // The number of its name, its placement, and whether it is trained.
+  using Parameter = std::tuple<int, uint32_t, bool>;
+  std::vector<std::vector<Parameter>> parameters(to_size(model.layers));
   for (size_t i = 0; i < model.place_of.size(); ++i) {
     const auto& [layer, name, other] = model.place_of[i];
     if (layer < 0 || layer >= model.layers || other) continue;
-    parts[static_cast<size_t>(layer)].emplace_back(name, plan.placement_of[i]);
+    nth(parameters, layer)
+        .emplace_back(name, plan.placement_of[i],
+                      by_training && !is_frozen(model, i));
   }
-  std::map<std::pair<Parts, int64_t>, int> kinds;
+  std::map<std::tuple<std::vector<Parameter>, int64_t, bool>, int> kinds;
   std::vector<int> kind_of;
-  const std::vector<int64_t>& windows = model.windows;
-  for (size_t i = 0; i < parts.size(); ++i) {
-    std::sort(parts[i].begin(), parts[i].end());
-    const int64_t window = i < windows.size() ? windows[i] : 0;
-    kind_of.push_back(kinds
-                          .emplace(std::pair(std::move(parts[i]), window),
-                                   static_cast<int>(kinds.size()))
-                          .first->second);
+  bool has_gradient = false;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    std::vector<Parameter>& own = parameters[i];
+    std::ranges::sort(own);
+    const bool trained = std::ranges::any_of(
+        own, [](const Parameter& each) { return std::get<bool>(each); });
+    const int64_t window = i < model.windows.size() ? model.windows[i] : 0;
+    const auto [kind, is_new] =
+        kinds.emplace(std::tuple(std::move(own), window, has_gradient),
+                      static_cast<int>(kinds.size()));
+    kind_of.push_back(kind->second);
+    has_gradient = has_gradient || trained;
   }
   return kind_of;
 }
 
-// Returns these kinds, divided by which parameters a layer trains and by
-// whether gradients flow into it: they flow into no layer up to and including
-// the first that is trained.
-std::vector<int> trained_kinds(const ForwardGraphs& model,
-                               const std::vector<int>& kinds) {
-  std::vector<std::vector<int>> trained(kinds.size());
-  for (size_t i = 0; i < model.place_of.size(); ++i) {
-    const auto& [layer, name, other] = model.place_of[i];
-    if (layer < 0 || layer >= model.layers || other || is_frozen(model, i)) {
-      continue;
-    }
-    trained[static_cast<size_t>(layer)].push_back(name);
-  }
-  std::map<std::tuple<int, std::vector<int>, bool>, int> known;
-  std::vector<int> kind_of;
-  bool is_first = true;
-  for (size_t i = 0; i < kinds.size(); ++i) {
-    std::sort(trained[i].begin(), trained[i].end());
-    const bool none = trained[i].empty();
-    kind_of.push_back(
-        known
-            .emplace(std::tuple(kinds[i], std::move(trained[i]), is_first),
-                     static_cast<int>(known.size()))
-            .first->second);
-    is_first = is_first && none;
-  }
-  return kind_of;
-}
-
-bool repeats(const std::vector<int>& kinds, size_t begin, size_t period) {
-  for (size_t i = begin; i + period < kinds.size(); ++i) {
-    if (kinds[i] != kinds[i + period]) return false;
-  }
-  return true;
+// REQUIRES: there are at least `begin + period` kinds.
+bool repeats(const std::vector<int>& kinds, int64_t begin, int64_t period) {
+  const auto first = kinds.begin() + begin;
+  return std::equal(first + period, kinds.end(), first);
 }
 
 // Returns the cycle that keeps the fewest layers, or nothing if none keeps
@@ -104,7 +78,7 @@ std::optional<LayerCycle> find_cycle(std::vector<int> kinds,
                                      int64_t tail_layers) {
   const auto layers = static_cast<int64_t>(kinds.size()) - tail_layers;
   if (layers < 1) return std::nullopt;
-  kinds.resize(static_cast<size_t>(layers));
+  kinds.resize(to_size(layers));
   std::optional<LayerCycle> best;
   for (int64_t begin = 0; begin <= kMostBefore; ++begin) {
     for (int64_t period = 1; period <= kLongestPeriod; ++period) {
@@ -112,8 +86,7 @@ std::optional<LayerCycle> find_cycle(std::vector<int> kinds,
       const int64_t count = begin + kPeriods * period + rest % period;
       if (count >= layers ||
           (best && count + tail_layers >= best->partitioned) ||
-          !repeats(kinds, static_cast<size_t>(begin),
-                   static_cast<size_t>(period))) {
+          !repeats(kinds, begin, period)) {
         continue;
       }
       best = {begin, period, count + tail_layers, rest / period - kPeriods + 1,
@@ -127,15 +100,14 @@ std::optional<LayerCycle> find_cycle(std::vector<int> kinds,
 // may stand for them as long as they are placed like the layers before them.
 std::optional<LayerCycle> find_cycle(const ForwardGraphs& model,
                                      const Plan& plan) {
-  const std::vector<int> kinds = layer_kinds(model, plan);
-  if (!has_frozen(model)) return find_cycle(kinds, 0);
-  const std::vector<int> trained = trained_kinds(model, kinds);
+  const std::vector<int> kinds = layer_kinds(model, plan, false);
+  if (!contains(model.frozen, true)) return find_cycle(kinds, 0);
+  const std::vector<int> trained = layer_kinds(model, plan, true);
   std::optional<LayerCycle> best;
   for (int64_t tail_layers = 0; tail_layers <= kMostOtherwise; ++tail_layers) {
     const auto found = find_cycle(trained, tail_layers);
     if (!found || (best && found->partitioned >= best->partitioned) ||
-        !repeats(kinds, static_cast<size_t>(found->begin),
-                 static_cast<size_t>(found->period))) {
+        !repeats(kinds, found->begin, found->period)) {
       continue;
     }
     best = found;
@@ -146,20 +118,18 @@ std::optional<LayerCycle> find_cycle(const ForwardGraphs& model,
 // Returns whether all layers form one stack. The layers of an encoder and of a
 // decoder are counted separately, and one may have more than the other.
 bool is_one_stack(const Graph& graph) {
-  return std::all_of(
-      graph.layers.begin(), graph.layers.end(),
-      [](const GraphLayer& layer) { return layer.stack == kMainStack; });
+  return std::ranges::all_of(graph.layers, [](const GraphLayer& layer) {
+    return layer.stack == kMainStack;
+  });
 }
 
 bool reads_others(const Graph& graph, const ForwardGraphs& model) {
-  return std::any_of(
-      graph.values.begin(), graph.values.end(), [&](const Value& value) {
-        return value.kind == Value::Kind::Parameter &&
-               std::any_of(model.others.begin(), model.others.end(),
-                           [&](const std::string& begin) {
-                             return value.parameter.starts_with(begin);
-                           });
-      });
+  return std::ranges::any_of(graph.values, [&](const Value& value) {
+    return value.kind == Value::Kind::Parameter &&
+           std::ranges::any_of(model.others, [&](const std::string& begin) {
+             return value.parameter.starts_with(begin);
+           });
+  });
 }
 
 // Returns whether activation rules, which may name layers, apply to the layers
@@ -193,31 +163,15 @@ bool names_no_layer(const Graph& graph, const RuleSet& rules,
   return true;
 }
 
-// The layouts in which the layers of a period hand on values, each with its
-// layer's index in the period.
-using PeriodLayouts = std::vector<std::pair<int64_t, const Layout*>>;
-
-bool are_equal(const PeriodLayouts& a, const PeriodLayouts& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [](const auto& one, const auto& other) {
-                      return one.first == other.first &&
-                             *one.second == *other.second;
-                    });
-}
-
 // Returns whether the second period hands on what a neighbour does. If so,
 // every period between the first and the last does.
 bool has_equal_layouts(const Program& program, const LayerCycle& cycle) {
-  std::vector<PeriodLayouts> periods(kPeriods);
+  PeriodItems<const Layout&> layouts;
   for (const ValueId v : program.layouts.ids()) {
     const GraphLayer* const layer = layer_of(*program.graph, v);
-    const int64_t period =
-        layer == nullptr ? -1 : period_of(cycle, layer->number);
-    if (period < 0 || period >= kPeriods) continue;
-    periods[static_cast<size_t>(period)].emplace_back(
-        (layer->number - cycle.begin) % cycle.period, &program.layouts[v]);
+    if (layer != nullptr) layouts.add(cycle, layer->number, program.layouts[v]);
   }
-  return are_equal(periods[1], periods[2]) || are_equal(periods[0], periods[1]);
+  return layouts.is_steady();
 }
 
 // The most numbers that one device may send or receive at once: more than fit
@@ -252,16 +206,16 @@ bool can_be_counted(const Program& program, Diagnostics& diags) {
 // Returns the model's parameter that a parameter of a graph with `partitioned`
 // layers stands for: the graph's last layers stand for the model's last ones.
 std::string meant_parameter(const ForwardGraphs& model, const std::string& name,
-                            const LayerCycle* cycle) {
-  if (cycle == nullptr || cycle->tail_layers == 0) return name;
+                            const std::optional<LayerCycle>& cycle) {
+  if (!cycle || cycle->tail_layers == 0) return name;
   const NumberIn at = first_number(name);
   if (at.number < cycle->partitioned - cycle->tail_layers) return name;
   return with_number(
       name, at, std::to_string(at.number + model.layers - cycle->partitioned));
 }
 
-void mark_frozen(const ForwardGraphs& model, const LayerCycle* cycle,
-                 Graph& graph) {
+void mark_frozen(const ForwardGraphs& model,
+                 const std::optional<LayerCycle>& cycle, Graph& graph) {
   if (model.frozen.empty()) return;
   std::set<std::string_view> frozen;
   for (size_t i = 0; i < model.frozen.size(); ++i) {
@@ -270,23 +224,25 @@ void mark_frozen(const ForwardGraphs& model, const LayerCycle* cycle,
   for (Value& value : graph.values) {
     value.frozen =
         value.kind == Value::Kind::Parameter &&
-        frozen.count(meant_parameter(model, value.parameter, cycle)) > 0;
+        frozen.contains(meant_parameter(model, value.parameter, cycle));
   }
 }
 
-// Returns the graph of the first `layers` layers; null, with the reason
+// Returns the graph of the layers that are partitioned; null, with the reason
 // reported, if it cannot be built.
-const Graph* graph_of(const ForwardGraphs& model, int64_t layers,
-                      const LayerCycle* cycle, Diagnostics& diags) {
-  const std::pair key(layers, cycle != nullptr ? cycle->tail_layers : 0);
+const Graph* graph_of(const ForwardGraphs& model,
+                      const std::optional<LayerCycle>& cycle,
+                      Diagnostics& diags) {
+  const int64_t layers = cycle ? cycle->partitioned : model.layers;
+  const std::pair key(layers, cycle ? cycle->tail_layers : 0);
   const std::lock_guard lock(model.graphs->mutex);
   auto& built = model.graphs->built;
   if (const auto known = built.find(key); known != built.end()) {
     return &known->second;
   }
   ForwardPass pass = model.pass;
-  // If no layer is left out, `layers` is not set: stacks that it does not count
-  // may have more layers.
+  // If no layer is left out, it is not set how many there are: stacks that it
+  // does not count may have more layers.
   if (layers < model.layers) pass.layers = layers;
   const auto description =
       write_forward(model.model, {*model.manifest, pass}, diags);
@@ -349,7 +305,7 @@ std::optional<RepeatedProgram> of_few_layers(const ForwardGraphs& model,
     return std::nullopt;
   }
   Diagnostics quiet;
-  const Graph* graph = graph_of(model, cycle->partitioned, &*cycle, quiet);
+  const Graph* graph = graph_of(model, cycle, quiet);
   if (graph == nullptr || !is_one_stack(*graph) ||
       reads_others(*graph, model) ||
       (of.rules != nullptr &&
@@ -392,7 +348,7 @@ ForwardGraphs forward_graphs(const Manifest& manifest, ForwardDefinition given,
     const auto& [stack, number, end] = numbered.of[i];
     LayerPlace place{number};
     if (stack >= 0) {
-      const LayerStack& of = numbered.stacks[static_cast<size_t>(stack)];
+      const LayerStack& of = nth(numbered.stacks, stack);
       const auto name =
           of.prefix + "*" + std::string(manifest.name(i).substr(end));
       place.name =
@@ -421,7 +377,7 @@ std::optional<RepeatedProgram> partition_layers(const ForwardGraphs& model,
                        "the layers are placed in too many different ways to "
                        "partition a forward pass");
   }
-  const Graph* graph = graph_of(model, model.layers, nullptr, diags);
+  const Graph* graph = graph_of(model, std::nullopt, diags);
   if (graph == nullptr) return std::nullopt;
   auto program = partitioned(*graph, of, diags);
   if (!program) return std::nullopt;

@@ -8,6 +8,7 @@
 // all layers are partitioned.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -19,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/checked.h"
 #include "base/diagnostic.h"
 #include "core/manifest.h"
 #include "core/plan.h"
@@ -97,10 +99,26 @@ struct LayerCycle {
 // The number of periods that are partitioned.
 inline constexpr int64_t kPeriods = 3;
 
-// Returns which period of the cycle a partitioned layer is in; -1 if none.
+// Returns which period of the cycle a partitioned layer is in; -1 if none, as
+// for layer -1.
 int64_t period_of(const LayerCycle& cycle, int64_t layer);
 // Returns the partitioned layer that stands for a layer of the model.
 int64_t layer_for(const LayerCycle& cycle, int64_t layer);
+
+// Items of the layers of each partitioned period, with the layer's index in
+// the period.
+template <typename Item>
+struct PeriodItems {
+  std::array<std::vector<std::pair<int64_t, Item>>, kPeriods> of;
+
+  void add(const LayerCycle& cycle, int64_t layer, Item item) {
+    const int64_t period = period_of(cycle, layer);
+    if (period < 0 || period >= kPeriods) return;
+    nth(of, period).emplace_back((layer - cycle.begin) % cycle.period, item);
+  }
+  // Returns whether the second period has what a neighbour has.
+  bool is_steady() const { return of[1] == of[2] || of[0] == of[1]; }
+};
 
 struct RepeatedProgram {
   Program program;                  // for the model's graph

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/checked.h"
+#include "base/words.h"
 #include "graph/buffers.h"
 #include "graph/composites.h"
 #include "sim/compare.h"
@@ -38,22 +39,17 @@ std::vector<Tensor> outputs_of(const Program& program, const Execution& run) {
   return outputs;
 }
 
-bool is_among(const std::vector<ValueId>& values, ValueId value) {
-  return std::find(values.begin(), values.end(), value) != values.end();
+ReadWhole reader(ValueCache& cache, Arithmetic arithmetic) {
+  return [&cache, arithmetic](ValueId value) {
+    return cached_value(cache, value, element_of(arithmetic));
+  };
 }
 
 class Simulator {
  public:
   Simulator(const Program& program, const ReadValue& values,
             const SimulateOptions& options)
-      : program_(program),
-        graph_(*program.graph),
-        values_(values),
-        options_(options),
-        lives_(lifetimes_of(program)),
-        kinds_(graph_.values.size()),
-        masked_(graph_.values.size()),
-        is_odd_(graph_.values.size()) {}
+      : program_(program), values_(values), options_(options) {}
 
   Simulation run() {
     const BufferCache cache;
@@ -103,7 +99,7 @@ class Simulator {
       }
       work_before_.push_back(sum);
     }
-    return work_before_[static_cast<size_t>(node)] / work_before_.back();
+    return nth(work_before_, node) / work_before_.back();
   }
 
   int64_t flops_of(const GraphNode& node) const {
@@ -155,7 +151,7 @@ class Simulator {
   }
 
   void count(const Execution& run) {
-    result_.flops = *std::max_element(run.flops.begin(), run.flops.end());
+    result_.flops = std::ranges::max(run.flops);
     for (CollectivePrice& priced :
          price(program_, options_.storage, options_.reduce)) {
       const auto& sent = run.sent[priced.instruction];
@@ -179,10 +175,9 @@ class Simulator {
   // Returns whether the devices choose among whole scores. Once the choice is
   // replayed, nothing else would show it.
   bool chooses_among_all(const Instruction& at) const {
-    return std::all_of(
-        at.operands.begin(), at.operands.end(), [&](RegisterId number) {
-          return program_.registers[number].layout.partial.empty();
-        });
+    return std::ranges::all_of(at.operands, [&](RegisterId number) {
+      return program_.registers[number].layout.partial.empty();
+    });
   }
 
   // Records which faults the values of node n of the unsharded run in doubles
@@ -207,8 +202,8 @@ class Simulator {
       return;
     }
     // However it became zero, there is nothing else to compare.
-    const bool compared = is_among(graph_.outputs, node.result) ||
-                          is_among(graph_.probes, node.result);
+    const bool compared = contains(graph_.outputs, node.result) ||
+                          contains(graph_.probes, node.result);
     if (compared && result_.unseen.empty() && kinds.back().all_zero &&
         !graph_.values[node.result].is_integer()) {
       result_.unseen.push_back({Unseen::Kind::ZeroResult, node.result});
@@ -218,10 +213,11 @@ class Simulator {
   // counted separately.
   bool depends_on_unused_experts(const GraphNode& node,
                                  const NumberKinds& kinds) {
-    bool is_so = reads_unused_experts(node, used_);
-    for (const ValueId value : node.operands) {
-      is_so = is_so || (kinds.all_zero && unsent_.contains(value));
-    }
+    const bool is_so =
+        reads_unused_experts(node, used_) ||
+        (kinds.all_zero && std::ranges::any_of(node.operands, [&](ValueId v) {
+           return unsent_.contains(v);
+         }));
     if (is_so) unsent_.insert(node.result);
     return is_so;
   }
@@ -247,7 +243,7 @@ class Simulator {
     // Consequences of zeros that were found are not examined again.
     const bool zero = kinds_[v] && kinds_[v]->all_zero;
     const bool is_known =
-        zero && (!result_.unseen.empty() || unsent_.contains(of.value));
+        zero && (!result_.unseen.empty() || unsent_.contains(v));
     if (is_odd_[v] || is_known) return;
     std::optional<Unseen> found;
     if (!zero) {
@@ -255,8 +251,7 @@ class Simulator {
       found = unseen_shards(program_, at, made);
     }
     if (!found && at.kind == Instruction::Kind::Compute) {
-      found =
-          unseen_parts(program_, at, made, whole_of(exact.unsharded, of.value));
+      found = unseen_parts(program_, at, made, whole_of(exact.unsharded, v));
     }
     if (found) result_.unseen.push_back(*std::move(found));
   }
@@ -265,10 +260,9 @@ class Simulator {
   std::optional<NonFinite> first_odd(const Instruction& at,
                                      const DeviceTensors& made) const {
     // Values that are only moved were examined where they were computed.
-    const bool sums = at.kind == Instruction::Kind::Collective &&
-                      (at.collective == CollectiveKind::AllReduce ||
-                       at.collective == CollectiveKind::ReduceScatter);
-    if (at.kind != Instruction::Kind::Compute && !sums) return std::nullopt;
+    if (at.kind != Instruction::Kind::Compute && !reduces(at)) {
+      return std::nullopt;
+    }
     const Register& of = program_.registers[at.result];
     const bool masked =
         masked_[of.value] || of.layout.reduction == Reduction::Max;
@@ -297,11 +291,10 @@ class Simulator {
     }
   }
   void look_for_overflow(const Instruction& at, const DeviceTensors& made) {
-    const Register& of = program_.registers[at.result];
-    if (result_.sharded_overflow || is_odd_[of.value]) {
-      return;
+    if (!result_.sharded_overflow &&
+        !is_odd_[program_.registers[at.result].value]) {
+      result_.sharded_overflow = first_odd(at, made);
     }
-    result_.sharded_overflow = first_odd(at, made);
   }
 
   // Records the errors of a probe at its first register without partial sums.
@@ -309,16 +302,15 @@ class Simulator {
              const PairedRuns& exact, const PairedRuns& working) {
     const Register& of = program_.registers[at.result];
     const ValueId v = of.value;
-    if (!is_among(graph_.probes, of.value) || !of.layout.partial.empty() ||
-        probed_.contains(of.value)) {
+    if (!contains(graph_.probes, v) || !of.layout.partial.empty() ||
+        probed_.contains(v)) {
       return;
     }
-    const Tensor y64 = whole_of(exact.unsharded, of.value);
+    const Tensor y64 = whole_of(exact.unsharded, v);
     const Tensor whole =
         assemble(program_.mesh, of.layout, graph_.values[v].shape, made);
-    probed_[of.value] = {
-        of.value, relative_error(y64, whole_of(working.unsharded, of.value)),
-        relative_error(y64, whole)};
+    probed_[v] = {v, relative_error(y64, whole_of(working.unsharded, v)),
+                  relative_error(y64, whole)};
   }
 
   void bound(NodeId node, const PairedRuns& working) {
@@ -350,7 +342,7 @@ class Simulator {
     // [experts, .., capacity, features]
     result_.dropped +=
         count_dropped(choices, made[0], made[made.size() - 2] / groups);
-    std::vector<bool> used(static_cast<size_t>(made[0]));
+    std::vector<bool> used(to_size(made[0]));
     for (const double choice : values_of(choices)) {
       if (choice >= 0 && choice < static_cast<double>(made[0])) {
         used[static_cast<size_t>(choice)] = true;
@@ -410,9 +402,8 @@ class Simulator {
 
   // Records if the outputs have no elements, so that nothing is compared.
   void look_at_outputs(const std::vector<Tensor>& outputs) {
-    const bool empty =
-        std::all_of(outputs.begin(), outputs.end(),
-                    [](const Tensor& each) { return each.elements() == 0; });
+    const bool empty = std::ranges::all_of(
+        outputs, [](const Tensor& each) { return each.elements() == 0; });
     if (empty && !graph_.outputs.empty()) {
       result_.unseen.push_back(
           {Unseen::Kind::NoNumbers, graph_.outputs.front()});
@@ -496,8 +487,7 @@ class Simulator {
     const Shape& shape = graph_.values[node.result].shape;
     const int64_t elements = element_count(shape).value_or(0);
     if (shape.empty() || elements == 0) return 1;
-    const int64_t rows = elements / shape.back();
-    return static_cast<int>((kRows + rows - 1) / rows);
+    return static_cast<int>(ceil_div(kRows, elements / shape.back()));
   }
 
   void check_alone(NodeId node, int trial) {
@@ -528,23 +518,24 @@ class Simulator {
     ValueCache fresh = drawn;
     PairedRuns again(one.program, lives, fresh, how(Arithmetic::Field));
     result_.mismatch->fault = reduction_fault_of(again, parted->number);
-    ReductionFault* const fault =
-        result_.mismatch->fault ? &*result_.mismatch->fault : nullptr;
-    if (fault == nullptr || !fault->operand) return;
-    fault->operand = one.operands[fault->operand];
+    auto& fault = result_.mismatch->fault;
+    if (fault && fault->operand) {
+      fault->operand = one.operands[fault->operand];
+    }
   }
 
   const Program& program_;
-  const Graph& graph_;
+  const Graph& graph_ = *program_.graph;
   const ReadValue& values_;
   const SimulateOptions& options_;
-  Lifetimes lives_;
+  const Lifetimes lives_ = lifetimes_of(program_);
   Simulation result_;
   // By value, in the unsharded run in doubles: what numbers there are, whether
   // their -inf come from a mask, and whether some are not finite by mistake.
-  PerValue<std::optional<NumberKinds>> kinds_;
-  PerValue<bool> masked_;
-  PerValue<bool> is_odd_;
+  PerValue<std::optional<NumberKinds>> kinds_ =
+      PerValue<std::optional<NumberKinds>>(graph_.values.size());
+  PerValue<bool> masked_ = PerValue<bool>(graph_.values.size());
+  PerValue<bool> is_odd_ = PerValue<bool>(graph_.values.size());
   std::map<ValueId, ProbeError> probed_;
   // By value that is sent to experts: which experts got tokens, if some did
   // not.
@@ -616,12 +607,10 @@ Tensor cached_value(ValueCache& cache, ValueId v, Element element) {
 void release_doubles(ValueCache& cache, int phase) {
   if (cache.exact) return;
   for (const ValueId v : cache.present) {
-    if (cache.doubles[v].storage == nullptr ||
-        cache.graph->values[v].kind == Value::Kind::Input ||
-        is_needed_soon(cache.lives->needed[v], phase)) {
-      continue;
+    if (cache.graph->values[v].kind != Value::Kind::Input &&
+        !is_needed_soon(cache.lives->needed[v], phase)) {
+      cache.doubles[v] = {};
     }
-    cache.doubles[v] = {};
   }
 }
 
@@ -637,16 +626,6 @@ void release_values(ValueCache& cache, int phase) {
     return true;
   });
 }
-
-namespace {
-
-ReadWhole reader(ValueCache& cache, Arithmetic arithmetic) {
-  return [&cache, arithmetic](ValueId value) {
-    return cached_value(cache, value, element_of(arithmetic));
-  };
-}
-
-}  // namespace
 
 PairedRuns::PairedRuns(const Program& of, const Lifetimes& of_values,
                        ValueCache& values, const ExecuteOptions& how)
@@ -664,8 +643,10 @@ void advance_unsharded(PairedRuns& runs, int phase) {
   if (!graph.nodes.has(n)) return;
   evaluate_node(runs.unsharded, n);
   const ValueId result = graph.nodes[n].result;
-  if (graph.values[result].is_integer() || runs.options.storage == Storage::F32)
+  if (graph.values[result].is_integer() ||
+      runs.options.storage == Storage::F32) {
     return;
+  }
   std::vector<Tensor> operands;
   for (const ValueId operand : graph.nodes[n].operands) {
     operands.push_back(whole_of(runs.unsharded, operand));

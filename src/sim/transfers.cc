@@ -6,7 +6,7 @@
 #include "sim/transfers.h"
 
 #include <algorithm>
-#include <optional>
+#include <iterator>
 #include <utility>
 
 #include "base/checked.h"
@@ -24,82 +24,92 @@ using Slots = std::vector<std::vector<Tensor>>;  // per rank, per chunk
 // The number of bytes above which copying takes longer than starting a thread.
 constexpr int64_t kWorthThreads = int64_t{1} << 20U;
 
-Combine combiner(Reduction reduction, const TransferTypes& types) {
-  if (reduction == Reduction::Max && types.arithmetic == Arithmetic::Field) {
-    return [](const Tensor& own, const Tensor& arriving) {
-      map_binary<double>(own, arriving, own, 1, field::maximum);
+// A collective as every group of devices runs it. Tensors and bytes of a group
+// are in order of rank.
+struct GroupCollective {
+  const Instruction& at;
+  const Ranks& ranks;
+  const Schedule& schedule;
+  const TransferTypes& types;
+  int threads;
+};
+
+void round_result(const GroupCollective& of, const Tensor& result) {
+  round_in_place(result, of.types.arithmetic, of.types.result, of.threads);
+}
+
+Combine combiner(const GroupCollective& of) {
+  const TransferTypes types = of.types;
+  if (of.at.reduction == Reduction::Sum) {
+    return [types](const Tensor& own, const Tensor& arriving) {
+      add_into(own, arriving, types.arithmetic);
+      round_in_place(own, types.arithmetic, types.sent);
     };
   }
-  if (reduction == Reduction::Max) return max_into;
-  return [types](const Tensor& own, const Tensor& arriving) {
-    add_into(own, arriving, types.arithmetic);
-    round_in_place(own, types.arithmetic, types.sent);
+  if (types.arithmetic != Arithmetic::Field) return max_into;
+  return [](const Tensor& own, const Tensor& arriving) {
+    map_binary<double>(own, arriving, own, 1, field::maximum);
   };
 }
 
 // Carries out one transfer of a step; an empty slot becomes a copy.
 void carry(const Transfer& t, Slots& slots, const Combine& combine) {
-  for (int c = t.first_chunk; c < t.first_chunk + t.chunk_count; ++c) {
-    const auto chunk = static_cast<size_t>(c);
-    const Tensor& arriving = slots[static_cast<size_t>(t.source)][chunk];
-    Tensor& own = slots[static_cast<size_t>(t.target)][chunk];
-    if (own.storage == nullptr) {
-      own = copy(arriving);
+  const std::vector<Tensor>& source = nth(slots, t.source);
+  std::vector<Tensor>& target = nth(slots, t.target);
+  const size_t first = to_size(t.first_chunk);
+  for (size_t c = first; c < first + to_size(t.chunk_count); ++c) {
+    if (target[c].storage == nullptr) {
+      target[c] = copy(source[c]);
     } else if (t.reduce) {
-      combine(own, arriving);
+      combine(target[c], source[c]);
     } else {
-      copy_into(own, arriving);
+      copy_into(target[c], source[c]);
     }
   }
 }
 
-int64_t elements_of(const Transfer& t, const Slots& slots) {
+// Returns the bytes of a transfer. `chunks` are those of its source.
+int64_t carried_bytes(const GroupCollective& of, const Transfer& t,
+                      const std::vector<Tensor>& chunks) {
   int64_t elements = 0;
-  for (int c = t.first_chunk; c < t.first_chunk + t.chunk_count; ++c) {
-    elements +=
-        slots[static_cast<size_t>(t.source)][static_cast<size_t>(c)].elements();
+  const size_t first = to_size(t.first_chunk);
+  for (size_t c = first; c < first + to_size(t.chunk_count); ++c) {
+    elements += chunks[c].elements();
   }
-  return elements;
+  return elements * storage_bytes(of.types.sent);
 }
 
 // Counts the bytes of all transfers. `chunks` are those of any rank: the chunks
 // of all ranks have the same sizes.
-void count_sent(const Schedule& schedule, const std::vector<Tensor>& chunks,
-                Storage type, std::vector<int64_t>& sent) {
-  std::vector<int64_t> elements;
-  for (const Tensor& chunk : chunks) elements.push_back(chunk.elements());
-  for (const Step& step : schedule.steps) {
+void count_sent(const GroupCollective& of, const std::vector<Tensor>& chunks,
+                std::vector<int64_t>& sent) {
+  for (const Step& step : of.schedule.steps) {
     for (const Transfer& t : step) {
-      int64_t carried = 0;
-      for (int c = t.first_chunk; c < t.first_chunk + t.chunk_count; ++c) {
-        carried += elements[static_cast<size_t>(c)];
-      }
-      sent[static_cast<size_t>(t.source)] += carried * storage_bytes(type);
+      nth(sent, t.source) += carried_bytes(of, t, chunks);
     }
   }
 }
 
-// Executes a schedule on slots that are views. Within a step, no rank sends
+// Executes the schedule on slots that are views. Within a step, no rank sends
 // what it receives, so targets may be served in parallel; what one target
 // receives stays in order.
-void transfer(const Schedule& schedule, Slots& slots, const Combine& combine,
-              Storage type, int threads, std::vector<int64_t>& sent) {
-  for (const Step& step : schedule.steps) {
+void transfer(const GroupCollective& of, Slots& slots, const Combine& combine,
+              std::vector<int64_t>& sent) {
+  for (const Step& step : of.schedule.steps) {
     std::vector<std::vector<const Transfer*>> arriving(slots.size());
     int64_t bytes = 0;
     for (const Transfer& t : step) {
-      const int64_t mine = elements_of(t, slots) * storage_bytes(type);
-      sent[static_cast<size_t>(t.source)] += mine;
+      const int64_t mine = carried_bytes(of, t, nth(slots, t.source));
+      nth(sent, t.source) += mine;
       bytes += mine;
-      arriving[static_cast<size_t>(t.target)].push_back(&t);
+      nth(arriving, t.target).push_back(&t);
     }
-    parallel_for(
-        static_cast<int64_t>(arriving.size()),
-        bytes < kWorthThreads ? 1 : threads, [&](int64_t target) {
-          for (const Transfer* t : arriving[static_cast<size_t>(target)]) {
-            carry(*t, slots, combine);
-          }
-        });
+    parallel_for(static_cast<int64_t>(arriving.size()),
+                 bytes < kWorthThreads ? 1 : of.threads, [&](int64_t target) {
+                   for (const Transfer* t : nth(arriving, target)) {
+                     carry(*t, slots, combine);
+                   }
+                 });
   }
 }
 
@@ -108,7 +118,7 @@ void transfer(const Schedule& schedule, Slots& slots, const Combine& combine,
 std::vector<Tensor> chunks_along(const Tensor& tensor, int dim, int64_t parts,
                                  int64_t pieces) {
   std::vector<Tensor> chunks;
-  const int64_t size = tensor.shape[static_cast<size_t>(dim)];
+  const int64_t size = nth(tensor.shape, dim);
   for (int64_t r = 0; r < parts; ++r) {
     const Slice part = part_of(size, r, parts);
     for (int64_t p = 0; p < pieces; ++p) {
@@ -120,196 +130,228 @@ std::vector<Tensor> chunks_along(const Tensor& tensor, int dim, int64_t parts,
   return chunks;
 }
 
-bool is_owned(const Tensor& tensor) {
-  return tensor.storage.use_count() == 1 && is_row_major(tensor);
+// Returns one chunk of every rank.
+std::vector<Tensor> chunk_of_ranks(const Slots& slots, size_t chunk) {
+  std::vector<Tensor> of_ranks;
+  for (const std::vector<Tensor>& of : slots) of_ranks.push_back(of[chunk]);
+  return of_ranks;
 }
 
-// Returns, per tensor, whether no one else holds its numbers, so that it may be
-// written to. Must be called before any thread releases its part.
-std::vector<char> owned_of(const std::vector<Tensor>& tensors) {
-  std::vector<char> owned;
-  for (const Tensor& tensor : tensors)
-    owned.push_back(is_owned(tensor) ? 1 : 0);
-  return owned;
-}
-
-// The terms that devices add up, and which of them may be written to.
+// The tensors of a group and whether no one else holds their numbers, so that
+// they may be written to.
 struct Terms {
   std::vector<Tensor> tensors;
   std::vector<char> owned;
 };
 
-bool rounds(Reduction reduction, const TransferTypes& types) {
-  return reduction == Reduction::Sum && types.arithmetic == Arithmetic::F32 &&
-         types.sent != Storage::F32;
-}
-
 // Makes terms row-major and rounds them to the type that is sent. Copies a term
 // that is not row-major, or that others hold and that is rounded or `writable`.
-void make_ready(Terms& terms, Reduction reduction, const TransferTypes& types,
-                bool writable, int threads) {
-  const bool rounded = rounds(reduction, types);
+void make_ready(const GroupCollective& of, bool writable, Terms& terms) {
+  const bool rounded = of.at.reduction == Reduction::Sum &&
+                       of.types.arithmetic == Arithmetic::F32 &&
+                       of.types.sent != Storage::F32;
   parallel_for(
-      static_cast<int64_t>(terms.tensors.size()), threads, [&](int64_t i) {
-        const auto r = static_cast<size_t>(i);
-        Tensor& term = terms.tensors[r];
-        const bool as_it_is = terms.owned[r] != 0 ||
-                              (!rounded && !writable && is_row_major(term));
-        if (!as_it_is) {
+      static_cast<int64_t>(terms.tensors.size()), of.threads, [&](int64_t r) {
+        Tensor& term = nth(terms.tensors, r);
+        char& owned = nth(terms.owned, r);
+        if (owned == 0 && (rounded || writable || !is_row_major(term))) {
           term = copy(term);
-          terms.owned[r] = 1;
+          owned = 1;
         }
-        if (rounded) round_in_place(term, types.arithmetic, types.sent);
+        if (rounded) round_in_place(term, of.types.arithmetic, of.types.sent);
       });
 }
 
-Tensor flat(const Tensor& tensor) {
-  return reshaped(tensor, {tensor.elements()});
-}
-
-// Returns the one sum that all ranks end with, made in one of the terms if that
-// may be written to, otherwise in new memory.
-std::vector<Tensor> shared_sum(const Delivery& delivery,
-                               const std::vector<int>& ends, Terms terms,
-                               const Combine& combine, int threads) {
-  const auto mine = std::find(terms.owned.begin(), terms.owned.end(), char{1});
+std::vector<Tensor> sum_everywhere(const GroupCollective& of, Terms terms,
+                                   std::vector<int64_t>& sent) {
+  const Delivery delivery =
+      delivery_of(of.schedule, [](int, int) { return true; });
+  const auto ends = delivered_to_all(delivery);
+  const Combine combine = combiner(of);
+  make_ready(of, !ends, terms);
+  const auto chunks_of = [&](const Tensor& tensor) {
+    return chunks_along(reshaped(tensor, {tensor.elements()}), 0,
+                        of.schedule.chunks, 1);
+  };
+  Slots slots;
+  for (const Tensor& term : terms.tensors) slots.push_back(chunks_of(term));
+  if (!ends) {
+    transfer(of, slots, combine, sent);
+    for (const Tensor& sum : terms.tensors) round_result(of, sum);
+    return std::move(terms.tensors);
+  }
+  count_sent(of, slots[0], sent);
+  // All ranks end with one sum. It is made in one of the terms if that may be
+  // written to, otherwise in new memory.
+  const auto mine = std::ranges::find(terms.owned, char{1});
   const Tensor& first = terms.tensors[0];
-  const Tensor sum =
-      mine == terms.owned.end()
-          ? make_unfilled(first.element, first.shape)
-          : terms.tensors[static_cast<size_t>(mine - terms.owned.begin())];
-  const auto count = static_cast<int64_t>(ends.size());
-  std::vector<std::vector<Tensor>> chunks;
-  for (const Tensor& term : terms.tensors) {
-    chunks.push_back(chunks_along(flat(term), 0, count, 1));
+  const Tensor sum = mine == terms.owned.end()
+                         ? make_unfilled(first.element, first.shape)
+                         : nth(terms.tensors, mine - terms.owned.begin());
+  const std::vector<Tensor> targets = chunks_of(sum);
+  for (size_t c = 0; c < targets.size(); ++c) {
+    add_up(delivery, (*ends)[c], chunk_of_ranks(slots, c), combine, targets[c],
+           of.threads);
   }
-  const std::vector<Tensor> targets = chunks_along(flat(sum), 0, count, 1);
-  for (size_t c = 0; c < ends.size(); ++c) {
-    std::vector<Tensor> of_ranks;
-    for (const std::vector<Tensor>& of : chunks) of_ranks.push_back(of[c]);
-    add_up(delivery, ends[c], of_ranks, combine, targets[c], threads);
-  }
+  round_result(of, sum);
   return std::vector<Tensor>(terms.tensors.size(), sum);
 }
 
-std::vector<Tensor> sum_everywhere(const Algorithm& algorithm,
-                                   const Ranks& ranks, Terms terms,
-                                   Reduction reduction,
-                                   const TransferTypes& types, int threads,
-                                   std::vector<int64_t>& sent) {
-  const Schedule schedule =
-      algorithm.schedule(CollectiveKind::AllReduce, ranks);
+// Rank r gets part r of the sum.
+std::vector<Tensor> scatter(const GroupCollective& of, Terms terms,
+                            std::vector<int64_t>& sent) {
+  const int dim = of.at.dim;
+  const int n = of.ranks.count;
+  const int pieces = of.schedule.chunks / n;
   const Delivery delivery =
-      delivery_of(schedule, [](int, int) { return true; });
-  const auto ends = delivered_to_all(delivery);
-  const Combine combine = combiner(reduction, types);
-  make_ready(terms, reduction, types, !ends, threads);
-  if (ends) {
-    count_sent(schedule,
-               chunks_along(flat(terms.tensors[0]), 0, schedule.chunks, 1),
-               types.sent, sent);
-    std::vector<Tensor> results =
-        shared_sum(delivery, *ends, std::move(terms), combine, threads);
-    round_in_place(results[0], types.arithmetic, types.result, threads);
-    return results;
-  }
-  Slots slots;
-  for (const Tensor& term : terms.tensors) {
-    slots.push_back(chunks_along(flat(term), 0, schedule.chunks, 1));
-  }
-  transfer(schedule, slots, combine, types.sent, threads, sent);
-  for (const Tensor& sum : terms.tensors) {
-    round_in_place(sum, types.arithmetic, types.result, threads);
-  }
-  return std::move(terms.tensors);
-}
-
-std::vector<Tensor> scatter_terms(const Algorithm& algorithm,
-                                  const Ranks& ranks, int dim, Terms terms,
-                                  Reduction reduction,
-                                  const TransferTypes& types, int threads,
-                                  std::vector<int64_t>& sent) {
-  const Schedule schedule =
-      algorithm.schedule(CollectiveKind::ReduceScatter, ranks);
-  const int64_t n = ranks.count;
-  const auto pieces = static_cast<int>(schedule.chunks / n);
-  const Delivery delivery =
-      delivery_of(schedule, [](int, int) { return true; });
+      delivery_of(of.schedule, [](int, int) { return true; });
   const auto ends =
       delivered_to(delivery, [&](int chunk) { return chunk / pieces; });
-  const Combine combine = combiner(reduction, types);
-  make_ready(terms, reduction, types, !ends, threads);
+  const Combine combine = combiner(of);
+  make_ready(of, !ends, terms);
   Slots slots;
   for (const Tensor& term : terms.tensors) {
     slots.push_back(chunks_along(term, dim, n, pieces));
   }
   if (ends) {
-    count_sent(schedule, slots[0], types.sent, sent);
+    count_sent(of, slots[0], sent);
   } else {
-    transfer(schedule, slots, combine, types.sent, threads, sent);
+    transfer(of, slots, combine, sent);
   }
   std::vector<Tensor> results;
-  for (int64_t r = 0; r < n; ++r) {
-    const Tensor& whole = terms.tensors[static_cast<size_t>(r)];
-    const Slice rows = part_of(whole.shape[static_cast<size_t>(dim)], r, n);
+  for (int r = 0; r < n; ++r) {
+    const Tensor& whole = nth(terms.tensors, r);
+    const Slice rows = part_of(nth(whole.shape, dim), r, n);
     const Tensor part = slice(whole, dim, rows.begin, rows.end);
     results.push_back(make_unfilled(part.element, part.shape));
-    const std::vector<Tensor> targets =
-        chunks_along(results.back(), dim, 1, pieces);
-    for (int p = 0; p < pieces; ++p) {
-      const auto c = static_cast<size_t>(r * pieces + p);
-      const Tensor& target = targets[static_cast<size_t>(p)];
-      if (!ends) {
-        copy_into(target, slots[static_cast<size_t>(r)][c]);
-        continue;
+    size_t c = to_size(r * pieces);
+    for (const Tensor& target : chunks_along(results.back(), dim, 1, pieces)) {
+      if (ends) {
+        add_up(delivery, (*ends)[c], chunk_of_ranks(slots, c), combine, target,
+               of.threads);
+      } else {
+        copy_into(target, nth(slots, r)[c]);
       }
-      std::vector<Tensor> of_ranks;
-      for (const std::vector<Tensor>& of : slots) of_ranks.push_back(of[c]);
-      add_up(delivery, (*ends)[c], of_ranks, combine, target, threads);
+      ++c;
     }
-    round_in_place(results.back(), types.arithmetic, types.result, threads);
+    round_result(of, results.back());
   }
   return results;
 }
 
-std::vector<Tensor> exchange(const Algorithm& algorithm, const Ranks& ranks,
-                             int cut, int grown,
+std::vector<Tensor> exchange(const GroupCollective& of,
                              const std::vector<Tensor>& parts,
-                             const TransferTypes& types, int threads,
                              std::vector<int64_t>& sent) {
-  const Schedule schedule = algorithm.schedule(CollectiveKind::AllToAll, ranks);
-  const int64_t n = ranks.count;
-  const int64_t pieces = schedule.chunks / (n * n);
-  Slots slots(parts.size(),
-              std::vector<Tensor>(static_cast<size_t>(schedule.chunks)));
+  const int cut = of.at.dim;
+  const int grown = of.at.grown;
+  const int64_t n = of.ranks.count;
+  const int64_t pieces = of.schedule.chunks / (n * n);
+  Slots slots(parts.size(), std::vector<Tensor>(to_size(of.schedule.chunks)));
   for (int64_t s = 0; s < n; ++s) {
-    std::vector<Tensor> mine =
-        chunks_along(parts[static_cast<size_t>(s)], cut, n, pieces);
-    for (size_t c = 0; c < mine.size(); ++c) {
-      slots[static_cast<size_t>(s)][static_cast<size_t>(s * n * pieces) + c] =
-          std::move(mine[c]);
-    }
+    std::ranges::move(chunks_along(nth(parts, s), cut, n, pieces),
+                      nth(slots, s).begin() + s * n * pieces);
   }
-  transfer(schedule, slots, {}, types.sent, threads, sent);
+  transfer(of, slots, {}, sent);
   std::vector<Tensor> results;
   for (int64_t t = 0; t < n; ++t) {
-    Shape shape = parts[static_cast<size_t>(t)].shape;
-    const int64_t width = shape[static_cast<size_t>(grown)];
-    shape[static_cast<size_t>(cut)] /= n;
-    shape[static_cast<size_t>(grown)] *= n;
-    Tensor result = make_tensor(parts[0].element, shape);
+    Shape shape = nth(parts, t).shape;
+    const int64_t width = nth(shape, grown);
+    nth(shape, cut) /= n;
+    nth(shape, grown) *= n;
+    results.push_back(make_tensor(parts[0].element, shape));
     for (int64_t s = 0; s < n; ++s) {
-      const Tensor from_s = slice(result, grown, s * width, (s + 1) * width);
-      const std::vector<Tensor> places = chunks_along(from_s, cut, 1, pieces);
-      for (int64_t p = 0; p < pieces; ++p) {
-        copy_into(places[static_cast<size_t>(p)],
-                  slots[static_cast<size_t>(t)]
-                       [static_cast<size_t>((s * n + t) * pieces + p)]);
+      const Tensor from_s =
+          slice(results.back(), grown, s * width, (s + 1) * width);
+      size_t c = to_size((s * n + t) * pieces);
+      for (const Tensor& place : chunks_along(from_s, cut, 1, pieces)) {
+        copy_into(place, nth(slots, t)[c++]);
       }
     }
-    results.push_back(std::move(result));
   }
   return results;
+}
+
+// All parts make up the result.
+std::vector<Tensor> gather(const GroupCollective& of,
+                           const std::vector<Tensor>& parts,
+                           std::vector<int64_t>& sent) {
+  const int dim = of.at.dim;
+  const int n = of.ranks.count;
+  const int pieces = of.schedule.chunks / n;
+  const Delivery delivery = delivery_of(
+      of.schedule, [&](int rank, int chunk) { return chunk / pieces == rank; });
+  // Check whether every rank ends with every part in its place.
+  const auto ends = delivered_to_all(delivery);
+  bool in_place = ends.has_value();
+  for (int c = 0; in_place && c < of.schedule.chunks; ++c) {
+    in_place = nth(*ends, c) == c / pieces + 1;
+  }
+  if (in_place) {
+    std::vector<Tensor> chunks;
+    for (const Tensor& part : parts) {
+      std::ranges::move(chunks_along(part, dim, 1, pieces),
+                        std::back_inserter(chunks));
+    }
+    count_sent(of, chunks, sent);
+    return std::vector<Tensor>(parts.size(), joined(parts, dim, of.threads));
+  }
+  std::vector<Tensor> results;
+  Slots slots;
+  for (int64_t r = 0; r < n; ++r) {
+    const Tensor& part = nth(parts, r);
+    Shape shape = part.shape;
+    const int64_t width = nth(shape, dim);
+    nth(shape, dim) *= n;
+    // Zeros fill the gaps that a wrong schedule leaves.
+    results.push_back(make_tensor(part.element, shape));
+    copy_into(slice(results.back(), dim, r * width, (r + 1) * width), part);
+    slots.push_back(chunks_along(results.back(), dim, n, pieces));
+  }
+  transfer(of, slots, {}, sent);
+  return results;
+}
+
+// Returns what every device of a group has afterwards.
+std::vector<Tensor> run_in_group(const GroupCollective& of, Terms terms,
+                                 std::vector<int64_t>& sent) {
+  switch (of.at.collective) {
+    case CollectiveKind::AllGather:
+      return gather(of, terms.tensors, sent);
+    case CollectiveKind::ReduceScatter:
+      return scatter(of, std::move(terms), sent);
+    case CollectiveKind::AllReduce:
+      return sum_everywhere(of, std::move(terms), sent);
+    default:
+      return exchange(of, terms.tensors, sent);
+  }
+}
+
+// Returns the bytes of a device's part of a register.
+Int128 local_bytes(const Program& program, RegisterId number, Storage type) {
+  const auto elements = element_count(program.registers[number].local_shape);
+  SHARDPLAN_CHECK(elements.has_value());
+  return Int128{*elements} * storage_bytes(type);
+}
+
+// Returns the payload as comm/collective.h defines it.
+Int128 payload_of(const Program& program, const Instruction& at, Storage type) {
+  const bool scatters = at.collective == CollectiveKind::ReduceScatter;
+  const RegisterId part =
+      scatters ? at.result : at.operands[at.overlapped.value_or(0)];
+  const Int128 bytes = local_bytes(program, part, type);
+  return scatters || at.collective == CollectiveKind::AllGather
+             ? bytes * shard_count(program.mesh, at.axes)
+             : bytes;
+}
+
+Int128 permuted_bytes(const Program& program, const Instruction& at,
+                      Storage type) {
+  const std::vector<int> sources = permute_sources(program, at);
+  int64_t moved = 0;
+  for (size_t device = 0; device < sources.size(); ++device) {
+    moved += sources[device] != static_cast<int>(device);
+  }
+  return moved * local_bytes(program, at.operands[0], type);
 }
 
 }  // namespace
@@ -318,67 +360,12 @@ Slice part_of(int64_t size, int64_t index, int64_t count) {
   return {size * index / count, size * (index + 1) / count};
 }
 
-std::vector<Tensor> gather(const Algorithm& algorithm, const Ranks& ranks,
-                           int dim, const std::vector<Tensor>& parts,
-                           const TransferTypes& types, int threads,
-                           std::vector<int64_t>& sent) {
-  const Schedule schedule =
-      algorithm.schedule(CollectiveKind::AllGather, ranks);
-  const int64_t n = ranks.count;
-  const int64_t pieces = schedule.chunks / n;
-  const auto rank_of = [&](int chunk) {
-    return static_cast<int>(chunk / pieces);
-  };
-  const Delivery delivery = delivery_of(
-      schedule, [&](int rank, int chunk) { return rank_of(chunk) == rank; });
-  // Check whether every rank ends with every part in its place.
-  const auto ends = delivered_to_all(delivery);
-  bool in_place = ends.has_value();
-  for (int c = 0; in_place && c < schedule.chunks; ++c) {
-    in_place = (*ends)[static_cast<size_t>(c)] == rank_of(c) + 1;
-  }
-  if (in_place) {
-    std::vector<Tensor> chunks;
-    for (const Tensor& part : parts) {
-      for (Tensor& chunk : chunks_along(part, dim, 1, pieces)) {
-        chunks.push_back(std::move(chunk));
-      }
-    }
-    count_sent(schedule, chunks, types.sent, sent);
-    return std::vector<Tensor>(parts.size(), joined(parts, dim, threads));
-  }
-  std::vector<Tensor> results;
-  Slots slots;
-  for (int64_t r = 0; r < n; ++r) {
-    const Tensor& part = parts[static_cast<size_t>(r)];
-    Shape shape = part.shape;
-    const int64_t width = shape[static_cast<size_t>(dim)];
-    shape[static_cast<size_t>(dim)] *= n;
-    // Zeros fill the gaps that a wrong schedule leaves.
-    results.push_back(make_tensor(part.element, shape));
-    copy_into(slice(results.back(), dim, r * width, (r + 1) * width), part);
-    slots.push_back(chunks_along(results.back(), dim, n, pieces));
-  }
-  transfer(schedule, slots, {}, types.sent, threads, sent);
-  return results;
-}
-
-std::vector<Tensor> scatter(const Algorithm& algorithm, const Ranks& ranks,
-                            int dim, std::vector<Tensor> terms,
-                            Reduction reduction, const TransferTypes& types,
-                            int threads, std::vector<int64_t>& sent) {
-  std::vector<char> owned = owned_of(terms);
-  return scatter_terms(algorithm, ranks, dim,
-                       {std::move(terms), std::move(owned)}, reduction, types,
-                       threads, sent);
-}
-
 DeviceTensors permute(const std::vector<int>& sources,
                       const DeviceTensors& operand, Storage type,
                       std::vector<int64_t>& sent) {
   DeviceTensors result(operand.size());
   for (size_t device = 0; device < operand.size(); ++device) {
-    const auto source = static_cast<size_t>(sources[device]);
+    const size_t source = to_size(sources[device]);
     if (source == device) {
       result[device] = operand[device];
       continue;
@@ -392,45 +379,30 @@ DeviceTensors permute(const std::vector<int>& sources,
 DeviceTensors run_collective(const Mesh& mesh, const Instruction& instruction,
                              DeviceTensors operand, const TransferTypes& types,
                              int threads, std::vector<int64_t>& sent) {
-  const std::vector<char> owned = owned_of(operand);
-  const Algorithm& algorithm = *instruction.algorithm;
+  // Found before any thread releases its part.
+  std::vector<char> owned;
+  for (const Tensor& tensor : operand) {
+    owned.push_back(tensor.storage.use_count() == 1 && is_row_major(tensor));
+  }
   const Ranks ranks = ranks_along(mesh, instruction.axes);
+  const Schedule schedule =
+      instruction.algorithm->schedule(instruction.collective, ranks);
   const auto groups = device_groups(mesh, instruction.axes);
   DeviceTensors result(operand.size());
-  const int inner = groups.size() >= static_cast<size_t>(threads) ? 1 : threads;
+  const int inner = groups.size() >= to_size(threads) ? 1 : threads;
+  const GroupCollective of{instruction, ranks, schedule, types, inner};
   parallel_for(static_cast<int64_t>(groups.size()), threads, [&](int64_t g) {
-    const std::vector<int>& group = groups[static_cast<size_t>(g)];
-    std::vector<Tensor> parts;
-    std::vector<char> own;
+    const std::vector<int>& group = nth(groups, g);
+    Terms terms;
     for (const int device : group) {
-      parts.push_back(std::move(operand[static_cast<size_t>(device)]));
-      own.push_back(owned[static_cast<size_t>(device)]);
+      terms.tensors.push_back(std::move(nth(operand, device)));
+      terms.owned.push_back(nth(owned, device));
     }
     std::vector<int64_t> bytes(group.size());
-    std::vector<Tensor> out;
-    switch (instruction.collective) {
-      case CollectiveKind::AllGather:
-        out = gather(algorithm, ranks, instruction.dim, parts, types, inner,
-                     bytes);
-        break;
-      case CollectiveKind::ReduceScatter:
-        out = scatter_terms(algorithm, ranks, instruction.dim,
-                            {std::move(parts), std::move(own)},
-                            instruction.reduction, types, inner, bytes);
-        break;
-      case CollectiveKind::AllReduce:
-        out =
-            sum_everywhere(algorithm, ranks, {std::move(parts), std::move(own)},
-                           instruction.reduction, types, inner, bytes);
-        break;
-      default:
-        out = exchange(algorithm, ranks, instruction.dim, instruction.grown,
-                       parts, types, inner, bytes);
-    }
+    std::vector<Tensor> out = run_in_group(of, std::move(terms), bytes);
     for (size_t r = 0; r < group.size(); ++r) {
-      const auto device = static_cast<size_t>(group[r]);
-      result[device] = std::move(out[r]);
-      sent[device] += bytes[r];
+      nth(result, group[r]) = std::move(out[r]);
+      nth(sent, group[r]) += bytes[r];
     }
   });
   return result;
@@ -469,51 +441,19 @@ TransferTypes transfer_types(const Instruction& at,
                              const PerRegister<Storage>& registers,
                              const StorageTypes& precision) {
   // A joined reduce-scatter sends the partial sums of its product.
-  TransferTypes types{precision.arithmetic, precision.reduce,
-                      registers[at.result]};
-  if (at.kind != Instruction::Kind::Compute) {
-    types.sent = registers[at.operands[0]];
-  } else if (at.overlapped) {
-    types.sent = registers[at.operands[*at.overlapped]];
-  }
-  return types;
+  const bool sends_operand =
+      at.kind != Instruction::Kind::Compute || at.overlapped;
+  return {precision.arithmetic,
+          sends_operand ? registers[at.operands[at.overlapped.value_or(0)]]
+                        : precision.reduce,
+          registers[at.result]};
 }
 
-namespace {
-
-Int128 bytes_of(const Shape& shape, Storage type) {
-  const std::optional<int64_t> elements = element_count(shape);
-  SHARDPLAN_CHECK(elements.has_value());
-  return Int128{*elements} * storage_bytes(type);
+bool reduces(const Instruction& at) {
+  return at.kind == Instruction::Kind::Collective &&
+         (at.collective == CollectiveKind::AllReduce ||
+          at.collective == CollectiveKind::ReduceScatter);
 }
-
-// Returns the payload as comm/collective.h defines it.
-Int128 payload_of(const Program& program, const Instruction& at, Storage type) {
-  const bool joined = at.kind == Instruction::Kind::Compute;
-  const RegisterId operand =
-      at.operands[joined ? at.overlapped.value_or(0) : 0];
-  const int64_t n = shard_count(program.mesh, at.axes);
-  switch (at.collective) {
-    case CollectiveKind::AllGather:
-      return bytes_of(program.registers[operand].local_shape, type) * n;
-    case CollectiveKind::ReduceScatter:
-      return bytes_of(program.registers[at.result].local_shape, type) * n;
-    default:
-      return bytes_of(program.registers[operand].local_shape, type);
-  }
-}
-
-Int128 permuted_bytes(const Program& program, const Instruction& at,
-                      Storage type) {
-  const std::vector<int> sources = permute_sources(program, at);
-  int64_t moved = 0;
-  for (size_t device = 0; device < sources.size(); ++device) {
-    moved += sources[device] != static_cast<int>(device);
-  }
-  return moved * bytes_of(program.registers[at.operands[0]].local_shape, type);
-}
-
-}  // namespace
 
 std::vector<CollectivePrice> price(const Program& program, Storage storage,
                                    Storage reduce) {
@@ -522,9 +462,10 @@ std::vector<CollectivePrice> price(const Program& program, Storage storage,
   std::vector<CollectivePrice> prices;
   for (const InstructionId i : program.instructions.ids()) {
     const Instruction& at = program.instructions[i];
-    const bool joined =
-        at.kind == Instruction::Kind::Compute && at.overlap != Overlap::Off;
-    if (at.kind != Instruction::Kind::Collective && !joined) continue;
+    if (at.kind != Instruction::Kind::Collective &&
+        at.overlap == Overlap::Off) {
+      continue;
+    }
     CollectivePrice one{
         i,
         at.collective,

@@ -56,6 +56,10 @@ TransferTypes transfer_types(const Instruction& at,
                              const PerRegister<Storage>& registers,
                              const StorageTypes& precision);
 
+// Returns whether an instruction is a collective that combines numbers, rather
+// than moving them.
+bool reduces(const Instruction& at);
+
 // CollectivePrice: what the collectives of a program cost, by closed forms.
 // Nothing is executed, and no schedule is made.
 
@@ -86,10 +90,11 @@ std::vector<CollectivePrice> price(const Program& program, Storage storage,
 
 using DeviceTensors = std::vector<Tensor>;  // per device
 
-// Returns what every device has after a collective, and adds the bytes that
-// every device sends to `sent`. Sums are made in the operand itself if no one
-// else holds it. Devices may share their results, and a gathered value may be a
-// view of its parts. REQUIRES: the collective is not a permute.
+// Returns what every device has after a collective, which may be joined with a
+// product, and adds the bytes that every device sends to `sent`. Sums are made
+// in the operand itself if no one else holds it. Devices may share their
+// results, and a gathered value may be a view of its parts. REQUIRES: the
+// collective is not a permute.
 DeviceTensors run_collective(const Mesh& mesh, const Instruction& instruction,
                              DeviceTensors operand, const TransferTypes& types,
                              int threads, std::vector<int64_t>& sent);
@@ -98,19 +103,6 @@ DeviceTensors run_collective(const Mesh& mesh, const Instruction& instruction,
 DeviceTensors permute(const std::vector<int>& sources,
                       const DeviceTensors& operand, Storage type,
                       std::vector<int64_t>& sent);
-
-// Runs an all-gather in one group, whose devices are listed in order of rank:
-// all parts make up the result along dimension `dim`.
-std::vector<Tensor> gather(const Algorithm& algorithm, const Ranks& ranks,
-                           int dim, const std::vector<Tensor>& parts,
-                           const TransferTypes& types, int threads,
-                           std::vector<int64_t>& sent);
-// Runs a reduce-scatter in one group: rank r gets part r of the sum along
-// `dim`.
-std::vector<Tensor> scatter(const Algorithm& algorithm, const Ranks& ranks,
-                            int dim, std::vector<Tensor> terms,
-                            Reduction reduction, const TransferTypes& types,
-                            int threads, std::vector<int64_t>& sent);
 
 // Returns part `index` of `size` rows cut into `count` parts as evenly as
 // integers allow.

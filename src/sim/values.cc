@@ -11,6 +11,7 @@
 
 #include "base/checked.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "core/types.h"
 #include "graph/elementwise.h"
 #include "graph/random.h"
@@ -65,12 +66,9 @@ Tensor normal(RandomKey key, const Value& value, int threads) {
 
 Initialiser initialiser_of(const Value& value) {
   if (!value.initialiser.name.empty()) return value.initialiser;
-  Initialiser chosen;
-  const bool is_bias = value.name.find("bias") != std::string::npos;
-  chosen.name = value.shape.size() >= 2 ? "lecun_normal"
-                : is_bias               ? "zeros"
-                                        : "ones";
-  return chosen;
+  return {.name = value.shape.size() >= 2        ? "lecun_normal"
+                  : contains(value.name, "bias") ? "zeros"
+                                                 : "ones"};
 }
 
 std::optional<std::vector<float>> drawn(const Initialiser& how, RandomKey key,
@@ -93,6 +91,98 @@ bool can_draw(const Value& value, Diagnostics& diags) {
       .fact("its shape is " + shape_text(value.shape))
       .help("a fan-based initialiser needs two dimensions");
   return false;
+}
+
+// The largest error of a two-byte recording that counts as rounding.
+constexpr double kMostNarrowRounding = 0.05;
+
+double output_error(const Tensor& output, const Tensor& expected) {
+  const std::vector<double> got = values_of(output);
+  const std::vector<double> wanted = values_of(expected);
+  double difference = 0;
+  double largest = 0;
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    if (std::isnan(got[i]) || std::isnan(wanted[i])) {
+      return std::numeric_limits<double>::quiet_NaN();
+    }
+    // Equal infinities are no difference. They do not scale the other
+    // differences either: relative to an infinity, every difference is zero.
+    if (std::isinf(got[i]) || std::isinf(wanted[i])) {
+      if (got[i] == wanted[i]) continue;
+      return std::numeric_limits<double>::infinity();
+    }
+    difference = std::max(difference, std::abs(got[i] - wanted[i]));
+    largest = std::max(largest, std::abs(wanted[i]));
+  }
+  return difference == 0 ? 0 : difference / largest;
+}
+
+// Returns the larger number, or NaN if either is NaN.
+double larger(double a, double b) { return std::isnan(a) || a > b ? a : b; }
+
+// Returns half a unit in the last place of 1.
+double roundoff_of(DType dtype) {
+  return unit_roundoff(dtype == DType::BF16  ? Storage::BF16
+                       : dtype == DType::F16 ? Storage::F16
+                                             : Storage::F32);
+}
+
+// Returns the error that rounding may cause in a recording. `own` is the error
+// of our run in float32. A recording in doubles contains only the rounding of
+// its sums.
+double expected_tolerance(DType dtype, double own) {
+  if (dtype == DType::F64 || !std::isfinite(own)) return kExpectedTolerance;
+  const double coarser = roundoff_of(dtype) / unit_roundoff(Storage::F32);
+  const double rounding =
+      std::min(kTimesOwnRounding * own, kMostRounding) * coarser;
+  if (coarser <= 1) return std::max(kExpectedTolerance, rounding);
+  // In a two-byte recording, every number is itself rounded.
+  return std::max({kExpectedTolerance, roundoff_of(dtype),
+                   std::min(rounding, kMostNarrowRounding)});
+}
+
+// Reports an output that cannot be compared, and returns whether it can.
+bool check_type(const Value& output, const TensorType& type, Span where,
+                Diagnostics& diags) {
+  const std::string what = "the expected " + in_backticks(output.name) + " is ";
+  const std::string shape = shape_text(type.shape);
+  if (!is_computable(type.dtype)) {
+    diags.error(Code::Usage, where,
+                what + std::string(dtype_name(type.dtype)) +
+                    ": outputs are floating-point");
+    return false;
+  }
+  if (type.shape != output.shape) {
+    diags
+        .error(Code::Usage, where,
+               what + shape + ", but the run gives " + shape_text(output.shape))
+        .help("the expected outputs must come from the same inputs");
+    return false;
+  }
+  if (element_count(type.shape) != 0) return true;
+  diags.error(Code::Usage, where,
+              what + shape + ": there is nothing to compare");
+  return false;
+}
+
+// The most tensors of a recording that a message lists.
+constexpr size_t kMostNamed = 8;
+
+void report_none(const Graph& graph, const Manifest& expected,
+                 Diagnostics& diags) {
+  const std::string outputs = joined_of(
+      graph.outputs, ", ",
+      [&](ValueId output) { return in_backticks(output_name(graph, output)); });
+  std::string held;
+  for (size_t i = 0; i < expected.size() && i < kMostNamed; ++i) {
+    held += (i > 0 ? ", " : "") + in_backticks(expected.name(i));
+  }
+  if (expected.size() > kMostNamed) held += ", ..";
+  diags
+      .error(Code::Usage, expected.size() == 0 ? Span() : expected.where(0),
+             in_backticks(expected.title) + " has no output of the model")
+      .fact("its outputs are " + outputs)
+      .fact("the file holds " + (held.empty() ? "no tensors" : held));
 }
 
 }  // namespace
@@ -141,123 +231,16 @@ std::optional<ReadValue> draw_values(const Graph& graph, ValueSource source,
           random_value(value, source, seed + kInputSeed, numbers[v], threads),
           element);
     }
-    if (source == ValueSource::Init) {
-      const RandomKey key = fold_in(random_key(seed), numbers[v]);
-      return converted(
-          tensor_of(
-              drawn(initialiser_of(value), key, value.shape, threads).value(),
-              value.shape),
-          element);
+    if (source != ValueSource::Init) {
+      return converted(random_value(value, source, seed, numbers[v], threads),
+                       element);
     }
-    return converted(random_value(value, source, seed, numbers[v], threads),
-                     element);
+    const RandomKey key = fold_in(random_key(seed), numbers[v]);
+    const auto drawn_numbers =
+        drawn(initialiser_of(value), key, value.shape, threads);
+    return converted(tensor_of(drawn_numbers.value(), value.shape), element);
   };
 }
-
-namespace {
-
-// The largest error of a two-byte recording that counts as rounding.
-constexpr double kMostNarrowRounding = 0.05;
-
-double output_error(const Tensor& output, const Tensor& expected) {
-  const std::vector<double> got = values_of(output);
-  const std::vector<double> wanted = values_of(expected);
-  double difference = 0;
-  double largest = 0;
-  for (size_t i = 0; i < wanted.size(); ++i) {
-    if (std::isnan(got[i]) || std::isnan(wanted[i])) {
-      return std::numeric_limits<double>::quiet_NaN();
-    }
-    // Equal infinities are no difference. They do not scale the other
-    // differences either: relative to an infinity, every difference is zero.
-    if (std::isinf(got[i]) || std::isinf(wanted[i])) {
-      if (got[i] == wanted[i]) continue;
-      return std::numeric_limits<double>::infinity();
-    }
-    difference = std::max(difference, std::abs(got[i] - wanted[i]));
-    largest = std::max(largest, std::abs(wanted[i]));
-  }
-  return difference == 0 ? 0 : difference / largest;
-}
-
-// Returns the larger number, or NaN if either is NaN.
-double larger(double a, double b) { return std::isnan(a) || a > b ? a : b; }
-
-// Returns half a unit in the last place of 1.
-double roundoff_of(DType dtype) {
-  switch (dtype) {
-    case DType::BF16:
-      return unit_roundoff(Storage::BF16);
-    case DType::F16:
-      return unit_roundoff(Storage::F16);
-    default:
-      return unit_roundoff(Storage::F32);
-  }
-}
-
-// Returns the error that rounding may cause in a recording. `own` is the error
-// of our run in float32. A recording in doubles contains only the rounding of
-// its sums.
-double expected_tolerance(DType dtype, double own) {
-  if (dtype == DType::F64 || !std::isfinite(own)) return kExpectedTolerance;
-  const double coarser = roundoff_of(dtype) / unit_roundoff(Storage::F32);
-  const double rounding =
-      std::min(kTimesOwnRounding * own, kMostRounding) * coarser;
-  // In a two-byte recording, every number is itself rounded.
-  return std::max(
-      {kExpectedTolerance, coarser > 1 ? roundoff_of(dtype) : 0,
-       coarser > 1 ? std::min(rounding, kMostNarrowRounding) : rounding});
-}
-
-// Reports an output that cannot be compared, and returns whether it can.
-bool check_type(const Value& output, const TensorType& type, Span where,
-                Diagnostics& diags) {
-  const std::string name = in_backticks(output.name);
-  if (!is_computable(type.dtype)) {
-    diags.error(Code::Usage, where,
-                "the expected " + name + " is " +
-                    std::string(dtype_name(type.dtype)) +
-                    ": outputs are floating-point");
-    return false;
-  }
-  if (type.shape != output.shape) {
-    diags
-        .error(Code::Usage, where,
-               "the expected " + name + " is " + shape_text(type.shape) +
-                   ", but the run gives " + shape_text(output.shape))
-        .help("the expected outputs must come from the same inputs");
-    return false;
-  }
-  if (element_count(type.shape) != 0) return true;
-  diags.error(Code::Usage, where,
-              "the expected " + name + " is " + shape_text(type.shape) +
-                  ": there is nothing to compare");
-  return false;
-}
-
-// The most tensors of a recording that a message lists.
-constexpr size_t kMostNamed = 8;
-
-void report_none(const Graph& graph, const Manifest& expected,
-                 Diagnostics& diags) {
-  std::string outputs;
-  for (const ValueId output : graph.outputs) {
-    outputs += (outputs.empty() ? "" : ", ") +
-               in_backticks(output_name(graph, output));
-  }
-  auto report = diags.error(
-      Code::Usage, expected.size() == 0 ? Span() : expected.where(0),
-      in_backticks(expected.title) + " has no output of the model");
-  report.fact("its outputs are " + outputs);
-  std::string held;
-  for (size_t i = 0; i < expected.size() && i < kMostNamed; ++i) {
-    held += (i > 0 ? ", " : "") + in_backticks(expected.name(i));
-  }
-  if (expected.size() > kMostNamed) held += ", ..";
-  report.fact("the file holds " + (held.empty() ? "no tensors" : held));
-}
-
-}  // namespace
 
 std::optional<std::vector<ExpectedError>> compare_expected(
     const Graph& graph, const RunOutputs& outputs, const Manifest& expected,

@@ -10,10 +10,12 @@
 #include <type_traits>
 #include <vector>
 
+#include "base/checked.h"
 #include "base/words.h"
 #include "graph/elementwise.h"
 #include "graph/op.h"
 #include "sim/execute.h"
+#include "sim/locate.h"
 #include "spmd/layout.h"
 
 namespace shardplan {
@@ -47,13 +49,11 @@ double median(std::vector<double> numbers) {
 }
 
 size_t row_width(const Tensor& tensor) {
-  return tensor.shape.empty() ? size_t{1}
-                              : static_cast<size_t>(tensor.shape.back());
+  return tensor.shape.empty() ? 1 : to_size(tensor.shape.back());
 }
 
 std::vector<double> scales_of_rows(const std::vector<double>& y, size_t width) {
   std::vector<double> scales;
-  if (y.empty()) return scales;
   for (size_t row = 0; row < y.size(); row += width) {
     std::vector<double> numbers;
     for (size_t i = row; i < row + width; ++i) {
@@ -67,8 +67,126 @@ std::vector<double> scales_of_rows(const std::vector<double>& y, size_t width) {
 }
 
 bool all_finite(const std::vector<double>& numbers) {
-  return std::all_of(numbers.begin(), numbers.end(),
-                     [](double x) { return std::isfinite(x); });
+  return std::ranges::all_of(numbers,
+                             [](double x) { return std::isfinite(x); });
+}
+
+template <typename T>
+void count(const T* numbers, int64_t n, int64_t step, NumberKinds& kinds) {
+  // Nearly all numbers are finite: x - x is then 0, otherwise NaN. Several sums
+  // run side by side, since the additions to a single one would wait for each
+  // other.
+  constexpr int64_t kLanes = 8;
+  std::array<T, kLanes> rests{};
+  bool any = false;
+  for (int64_t i = 0; i < n; ++i) {
+    const T x = numbers[i * step];
+    rests[static_cast<size_t>(i % kLanes)] += x - x;
+    any = any || x != 0;
+  }
+  kinds.all_zero = kinds.all_zero && !any;
+  const T rest = std::accumulate(rests.begin(), rests.end(), T{0});
+  if (!std::isnan(rest)) return;
+  for (int64_t i = 0; i < n; ++i) {
+    const T x = numbers[i * step];
+    if (std::isnan(x)) {
+      ++kinds.nan;
+    } else if (std::isinf(x)) {
+      ++(x > 0 ? kinds.infinite : kinds.minus_infinite);
+    }
+  }
+}
+
+// Returns whether the graph makes a result zero, whatever the values are: 0
+// times x, or x minus its own sum or maximum over a single number (softmax).
+bool is_zero_by_definition(const Graph& graph, const GraphNode& node) {
+  if (node.op->is_multiple) return number_of(node.attributes, "by", 1) == 0;
+  if (node.op->second_sign >= 0) return false;
+  if (node.operands[0] == node.operands[1]) return true;
+  const Value& less = graph.values[node.operands[1]];
+  if (!less.node) return false;
+  const GraphNode& by = graph.nodes[less.node];
+  return by.op->is_reduction && by.operands[0] == node.operands[0] &&
+         element_count(less.shape) ==
+             element_count(graph.values[node.operands[0]].shape);
+}
+
+// Returns whether operands are tested one by one: those of operations that work
+// element by element and may lose one, which are sums, maxima and functions
+// that saturate.
+bool may_lose_operands(const GraphNode& node) {
+  return node.op->rule == elementwise_rule && !node.op->is_mask &&
+         node.op->linearity != Linearity::Multilinear;
+}
+
+// Returns the operand that may be doubled without changing the result. In a
+// sum, the result is then the same without it. In a maximum, either of two
+// numbers wins often enough, so an operand counts as lost only if it is far
+// smaller.
+std::optional<size_t> lost_operand(const GraphNode& node,
+                                   const std::vector<Tensor>& whole) {
+  constexpr double kFar = 1024;
+  const double factor = node.op->picks_operand ? kFar : 2;
+  const RunContext context{Arithmetic::F64, &node.rule, {}, 1};
+  std::vector<Tensor> operands(whole.begin(), whole.end() - 1);
+  for (size_t lost = 0; lost < operands.size(); ++lost) {
+    const Tensor plain = operands[lost];
+    const Tensor more = make_unfilled(plain.element, plain.shape);
+    map_unary<double>(plain, more, 1,
+                      [factor](double x) { return factor * x; });
+    operands[lost] = more;
+    const Tensor other = node.op->run(operands, node.attributes, context);
+    if (structural_error(whole.back(), other) <= kMismatch) return lost;
+    operands[lost] = plain;
+  }
+  return std::nullopt;
+}
+
+// Returns whether a device's part of a sum changes some row of it.
+bool is_seen(const Tensor& part, const Tensor& sum) {
+  const std::vector<double> scales = row_scales(sum);
+  const std::vector<double> numbers = values_of(part);
+  if (scales.empty() || numbers.size() % scales.size() != 0) return false;
+  const size_t width = numbers.size() / scales.size();
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    if (std::abs(numbers[i]) > kMismatch * scales[i / width]) return true;
+  }
+  return false;
+}
+
+// Returns whether shards of few integers may be equal by chance.
+bool may_be_equal(const Value& value, const Tensor& shard) {
+  constexpr double kBits = 20;
+  return value.is_integer() &&
+         (value.integers_below == 0 ||
+          static_cast<double>(shard.elements()) *
+                  std::log2(static_cast<double>(value.integers_below)) <
+              kBits);
+}
+
+// Returns the axes over which an operation reduces, even if its result is not
+// going to be reduced over them: under shard_map, the reduction may be missing.
+AxisNames reduced_axes(const Program& program, const Instruction& at) {
+  const Layout& layout = program.registers[at.result].layout;
+  AxisNames axes = layout.partial;
+  const auto& factors = program.graph->nodes[at.node].rule.factors;
+  for (size_t f = 0; f < factors.size() && f < at.factor_axes.size(); ++f) {
+    if (factors[f].kind != FactorKind::Sum &&
+        factors[f].kind != FactorKind::Max) {
+      continue;
+    }
+    for (const AxisName& axis : at.factor_axes[f]) {
+      if (program.mesh.size_of(axis) > 1 && !contains(axes, axis)) {
+        axes.push_back(axis);
+      }
+    }
+  }
+  return in_mesh_order(program.mesh, axes);
+}
+
+// Returns whether a device's part of a maximum is less than the maximum.
+bool is_less(const Tensor& part, const Tensor& whole) {
+  return part.shape != whole.shape || structural_error(whole, part) > kMismatch;
 }
 
 }  // namespace
@@ -178,36 +296,6 @@ std::optional<double> bound_ratio(const Tensor& y64, const Tensor& s,
   return worst;
 }
 
-namespace {
-
-template <typename T>
-void count(const T* numbers, int64_t n, int64_t step, NumberKinds& kinds) {
-  // Nearly all numbers are finite: x - x is then 0, otherwise NaN. Several sums
-  // run side by side, since the additions to a single one would wait for each
-  // other.
-  constexpr int64_t kLanes = 8;
-  std::array<T, kLanes> rests{};
-  bool any = false;
-  for (int64_t i = 0; i < n; ++i) {
-    const T x = numbers[i * step];
-    rests[static_cast<size_t>(i % kLanes)] += x - x;
-    any = any || x != 0;
-  }
-  kinds.all_zero = kinds.all_zero && !any;
-  const T rest = std::accumulate(rests.begin(), rests.end(), T{0});
-  if (!std::isnan(rest)) return;
-  for (int64_t i = 0; i < n; ++i) {
-    const T x = numbers[i * step];
-    if (std::isnan(x)) {
-      ++kinds.nan;
-    } else if (std::isinf(x)) {
-      ++(x > 0 ? kinds.infinite : kinds.minus_infinite);
-    }
-  }
-}
-
-}  // namespace
-
 NumberKinds kinds_of(const Tensor& tensor) {
   NumberKinds kinds;
   kinds.elements = tensor.elements();
@@ -233,93 +321,17 @@ std::optional<NonFinite> non_finite_of(const NumberKinds& kinds, ValueId value,
   const int64_t minus = masked ? 0 : kinds.minus_infinite;
   const int64_t count = kinds.nan + kinds.infinite + minus;
   if (count == 0) return std::nullopt;
-  constexpr double kInfinite = std::numeric_limits<double>::infinity();
-  double worst = -kInfinite;
-  if (kinds.infinite > 0) worst = kInfinite;
-  if (kinds.nan > 0) worst = std::numeric_limits<double>::quiet_NaN();
+  const double worst = kinds.nan > 0        ? kNoNumber
+                       : kinds.infinite > 0 ? kInfinity
+                                            : -kInfinity;
   return NonFinite{value, device, count, kinds.elements, worst};
 }
 
 bool passes_mask(const GraphNode& node, const PerValue<bool>& masked) {
-  return node.op->is_mask ||
-         std::any_of(node.operands.begin(), node.operands.end(),
-                     [&](ValueId v) { return masked[v]; });
+  return node.op->is_mask || std::ranges::any_of(node.operands, [&](ValueId v) {
+           return masked[v];
+         });
 }
-
-namespace {
-
-// Returns whether the graph makes a result zero, whatever the values are: 0
-// times x, or x minus its own sum or maximum over a single number (softmax).
-bool is_zero_by_definition(const Graph& graph, const GraphNode& node) {
-  if (node.op->is_multiple) return number_of(node.attributes, "by", 1) == 0;
-  if (node.op->second_sign >= 0) return false;
-  if (node.operands[0] == node.operands[1]) return true;
-  const Value& less = graph.values[node.operands[1]];
-  if (!less.node) return false;
-  const GraphNode& by = graph.nodes[less.node];
-  return by.op->is_reduction && by.operands[0] == node.operands[0] &&
-         element_count(less.shape) ==
-             element_count(graph.values[node.operands[0]].shape);
-}
-
-// Returns whether operands are tested one by one: those of operations that work
-// element by element and may lose one, which are sums, maxima and functions
-// that saturate.
-bool may_lose_operands(const GraphNode& node) {
-  return node.op->rule == elementwise_rule && !node.op->is_mask &&
-         node.op->linearity != Linearity::Multilinear;
-}
-
-// Returns the operand that may be doubled without changing the result. In a
-// sum, the result is then the same without it. In a maximum, either of two
-// numbers wins often enough, so an operand counts as lost only if it is far
-// smaller.
-std::optional<size_t> lost_operand(const GraphNode& node,
-                                   const std::vector<Tensor>& whole) {
-  constexpr double kFar = 1024;
-  const double factor = node.op->picks_operand ? kFar : 2;
-  const RunContext context{Arithmetic::F64, &node.rule, {}, 1};
-  std::vector<Tensor> operands(whole.begin(), whole.end() - 1);
-  for (size_t lost = 0; lost < operands.size(); ++lost) {
-    const Tensor plain = operands[lost];
-    const Tensor more = make_unfilled(plain.element, plain.shape);
-    map_unary<double>(plain, more, 1,
-                      [factor](double x) { return factor * x; });
-    operands[lost] = more;
-    const Tensor other = node.op->run(operands, node.attributes, context);
-    if (structural_error(whole.back(), other) <= kMismatch) return lost;
-    operands[lost] = plain;
-  }
-  return std::nullopt;
-}
-
-// Returns whether a device's part of a sum changes some row of it.
-bool is_seen(const Tensor& part, const Tensor& sum) {
-  const std::vector<double> scales = row_scales(sum);
-  const std::vector<double> numbers = values_of(part);
-  if (scales.empty() || numbers.size() % scales.size() != 0) return false;
-  const size_t width = numbers.size() / scales.size();
-  for (size_t i = 0; i < numbers.size(); ++i) {
-    if (std::abs(numbers[i]) > kMismatch * scales[i / width]) return true;
-  }
-  return false;
-}
-
-// Returns whether an operation selects by index. Selected rows come from one
-// device each, and zeros from the others.
-bool selects(const OpDef& op) { return op.indices != nullptr; }
-
-// Returns whether shards of few integers may be equal by chance.
-bool may_be_equal(const Value& value, const Tensor& shard) {
-  constexpr double kBits = 20;
-  if (!value.is_integer()) return false;
-  if (value.integers_below == 0) return true;
-  return static_cast<double>(shard.elements()) *
-             std::log2(static_cast<double>(value.integers_below)) <
-         kBits;
-}
-
-}  // namespace
 
 std::optional<Unseen> unseen_in_node(const Graph& graph, NodeId n,
                                      const std::vector<Tensor>& whole,
@@ -357,52 +369,12 @@ bool reads_unused_experts(const GraphNode& node,
   const auto experts = static_cast<double>(sent->second.size());
   const double end = number_of(node.attributes, "end", experts);
   for (double e = number_of(node.attributes, "begin", 0); e < end; ++e) {
-    if (e < 0 || e >= experts || sent->second[static_cast<size_t>(e)]) {
+    if (e < 0 || e >= experts || nth(sent->second, static_cast<int64_t>(e))) {
       return false;
     }
   }
   return true;
 }
-
-namespace {
-
-// Returns the axes over which an operation reduces, even if its result is not
-// going to be reduced over them: under shard_map, the reduction may be missing.
-AxisNames reduced_axes(const Program& program, const Instruction& at) {
-  const Layout& layout = program.registers[at.result].layout;
-  AxisNames axes = layout.partial;
-  const auto& factors = program.graph->nodes[at.node].rule.factors;
-  for (size_t f = 0; f < factors.size() && f < at.factor_axes.size(); ++f) {
-    if (factors[f].kind != FactorKind::Sum &&
-        factors[f].kind != FactorKind::Max) {
-      continue;
-    }
-    for (const AxisName& axis : at.factor_axes[f]) {
-      if (program.mesh.size_of(axis) > 1 && !contains(axes, axis)) {
-        axes.push_back(axis);
-      }
-    }
-  }
-  return in_mesh_order(program.mesh, axes);
-}
-
-bool has_whole(const Program& program, const Layout& layout,
-               const DeviceTensors& made, const Tensor& whole) {
-  for (size_t d = 0; d < made.size(); ++d) {
-    const Tensor own =
-        shard_of(program.mesh, layout, whole, static_cast<int64_t>(d));
-    if (own.shape != made[d].shape) return false;
-    if (structural_error(own, made[d]) > kMismatch) return false;
-  }
-  return true;
-}
-
-// Returns whether a device's part of a maximum is less than the maximum.
-bool is_less(const Tensor& part, const Tensor& whole) {
-  return part.shape != whole.shape || structural_error(whole, part) > kMismatch;
-}
-
-}  // namespace
 
 std::optional<Unseen> unseen_parts(const Program& program,
                                    const Instruction& at,
@@ -415,20 +387,23 @@ std::optional<Unseen> unseen_parts(const Program& program,
   const Register& result = program.registers[at.result];
   const AxisNames axes = reduced_axes(program, at);
   if (axes.empty()) return std::nullopt;
-  if (selects(*program.graph->nodes[at.node].op) && !kinds_of(whole).all_zero) {
+  // Rows that are selected by index come from one device each, and zeros from
+  // the others.
+  if (program.graph->nodes[at.node].op->indices != nullptr &&
+      !kinds_of(whole).all_zero) {
     return std::nullopt;
   }
   // Parts that are only passed on were examined where they were computed.
   for (const RegisterId number : at.operands) {
-    const Layout& from = program.registers[number].layout;
-    if (!from.partial.empty()) return std::nullopt;
+    if (!program.registers[number].layout.partial.empty()) return std::nullopt;
   }
   const Unseen unseen{Unseen::Kind::LostParts, result.value, {}, axes};
   if (axes != in_mesh_order(program.mesh, result.layout.partial)) {
     // If all devices already have the whole, nothing shows that a reduction is
     // missing; otherwise the comparison does.
     return result.layout.partial.empty() &&
-                   has_whole(program, result.layout, made, whole)
+                   !difference_of(program, at.result, result.layout, made,
+                                  whole, Arithmetic::F64)
                ? std::optional(unseen)
                : std::nullopt;
   }
@@ -437,7 +412,7 @@ std::optional<Unseen> unseen_parts(const Program& program,
     int seen = 0;
     for (const int device : group) {
       const Tensor all = shard_of(program.mesh, result.layout, whole, device);
-      const Tensor& part = made[static_cast<size_t>(device)];
+      const Tensor& part = nth(made, device);
       seen += is_sum ? is_seen(part, all) : is_less(part, all);
       if (seen > (is_sum ? 1 : 0)) return std::nullopt;
     }
@@ -449,32 +424,26 @@ std::optional<Unseen> unseen_shards(const Program& program,
                                     const Instruction& at,
                                     const DeviceTensors& made) {
   const Register& result = program.registers[at.result];
+  const Value& value = program.graph->values[result.value];
   const bool loads = at.kind == Instruction::Kind::Load;
-  const ValueId v = result.value;
   // Results may be equal by their nature, such as those of one row for all
   // tokens.
-  if (program.graph->values[v].kind == Value::Kind::Result) {
-    return std::nullopt;
-  }
-  if ((!loads && at.kind != Instruction::Kind::Slice) ||
-      !result.layout.partial.empty() || made[0].elements() == 0) {
-    return std::nullopt;
-  }
-  if (may_be_equal(program.graph->values[v], made[0])) {
+  if (value.kind == Value::Kind::Result ||
+      (!loads && at.kind != Instruction::Kind::Slice) ||
+      !result.layout.partial.empty() || made[0].elements() == 0 ||
+      may_be_equal(value, made[0])) {
     return std::nullopt;
   }
   AxisNames equal;
   for (const AxisName& axis : loads ? axes_in_use(result.layout) : at.axes) {
-    bool differ = false;
-    for (const auto& group : device_groups(program.mesh, {axis})) {
-      const Tensor& first = made[static_cast<size_t>(group[0])];
-      differ =
-          differ || std::any_of(group.begin(), group.end(), [&](int device) {
-            return !bitwise_equal(first, made[static_cast<size_t>(device)]);
-          });
-      if (differ) break;
+    const auto is_equal = [&](const std::vector<int>& group) {
+      return std::ranges::all_of(group, [&](int device) {
+        return bitwise_equal(nth(made, group[0]), nth(made, device));
+      });
+    };
+    if (std::ranges::all_of(device_groups(program.mesh, {axis}), is_equal)) {
+      equal.push_back(axis);
     }
-    if (!differ) equal.push_back(axis);
   }
   if (equal.empty()) return std::nullopt;
   return Unseen{Unseen::Kind::EqualShards, result.value, {}, equal};
