@@ -5,11 +5,18 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "base/checked.h"
 #include "base/diagnostic.h"
 #include "findings/findings.h"
 
 namespace shardplan {
+
+// REQUIRES: rule >= 1.
+inline const PlanRule& rule_of(const Plan& plan, int rule) {
+  return nth(plan.rules, rule - 1);
+}
 
 // rule_findings.cc: rules against names.
 void check_unmatched(const LintInput& input, Diagnostics& diags);
@@ -38,10 +45,21 @@ const RuleForm* form_of(const LintInput& input);
 // Returns the help that explains how to make the rules shard over an axis.
 std::string help_to_name(const LintInput& input, const AxisName& axis);
 
-// naming_findings.cc: rules for other names, labels or axes.
+// naming_findings.cc: rules for other names or labels.
 void check_other_names(const LintInput& input, Diagnostics& diags);
-void check_mesh_axes(const LintInput& input, Diagnostics& diags);
 NamingMismatch naming_mismatch(const LintInput& input);
+// Adds help to use the shipped set for the model's type, if it is not in use.
+void help_with_other_set(const LintInput& input, Diagnostics::Builder& report);
+// Returns "`tp`, `fsdp`, .."; the first five.
+std::string quoted_list(std::vector<std::string> names);
+
+// mesh_axis_findings.cc: axes that the rules or the mesh lack.
+void check_mesh_axes(const LintInput& input, Diagnostics& diags);
+// Returns axes of the mesh, larger than 1, that shard nothing and that neither
+// the rules nor the options mention; none if the rules shard nothing at all.
+// Omits axes that the rules misspell, which are SP201.
+std::vector<NamingMismatch::UnmentionedAxis> unmentioned_axes(
+    const LintInput& input);
 
 // spec_findings.cc: specs against shapes and the mesh.
 void check_spec_entries(const LintInput& input, Diagnostics& diags);
@@ -49,7 +67,8 @@ void check_divisions(const LintInput& input, Diagnostics& diags);
 
 // unit_findings.cc: heads, experts and layers that are split.
 void check_split_units(const LintInput& input, Diagnostics& diags);
-// Parameters that the plan as a whole leaves replicated.
+
+// sharding_findings.cc: parameters that the plan as a whole leaves replicated.
 void check_unused_axes(const LintInput& input, Diagnostics& diags);
 void check_large_replicas(const LintInput& input, Diagnostics& diags);
 void check_lost_sharding(const LintInput& input, Diagnostics& diags);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-
+// The table of checks, and what several of them say about names and places.
 #include "findings/findings.h"
 
 #include <algorithm>
@@ -19,18 +19,14 @@ namespace shardplan {
 namespace {
 
 template <typename Input>
-void run_checks(const Input& input, std::span<const Needs> sides,
-                Diagnostics& diags) {
-  for (const Check& check : checks()) {
-    if (!contains(sides, check.needs)) continue;
-    const auto before = static_cast<std::ptrdiff_t>(diags.all().size());
-    std::get<CheckOf<Input>>(check.report)(input, diags);
-    // Others rely on a row to name all the codes that it reports.
-    SHARDPLAN_CHECK(std::all_of(diags.all().begin() + before, diags.all().end(),
-                                [&](const Diagnostic& found) {
-                                  return contains(check.codes, found.code);
-                                }));
-  }
+void run_check(const Check& check, const Input& input, Diagnostics& diags) {
+  const auto before = std::ssize(diags.all());
+  std::get<CheckOf<Input>>(check.report)(input, diags);
+  // Others rely on a row to name all the codes that it reports.
+  SHARDPLAN_CHECK(std::all_of(diags.all().begin() + before, diags.all().end(),
+                              [&](const Diagnostic& found) {
+                                return contains(check.codes, found.code);
+                              }));
 }
 
 }  // namespace
@@ -134,28 +130,23 @@ LintInput make_lint_input(const Manifest& manifest, const Plan& plan,
 
 void lint(const LintInput& input, std::span<const Needs> sides,
           Diagnostics& diags) {
-  run_checks(input, sides, diags);
+  for (const Check& check : checks()) {
+    if (contains(sides, check.needs)) run_check(check, input, diags);
+  }
 }
 
-void lint(const MemoryInput& input, Diagnostics& diags) {
-  run_checks(input, std::array{Needs::Budget}, diags);
+template <typename Input>
+void lint(const Input& input, Diagnostics& diags) {
+  for (const Check& check : checks()) {
+    if (!std::holds_alternative<CheckOf<Input>>(check.report)) continue;
+    run_check(check, input, diags);
+  }
 }
-
-void lint(const ServeInput& input, Diagnostics& diags) {
-  run_checks(input, std::array{Needs::Serving}, diags);
-}
-
-void lint(const ProgramInput& input, Diagnostics& diags) {
-  run_checks(input, std::array{Needs::Program}, diags);
-}
-
-void lint(const RunInput& input, Diagnostics& diags) {
-  run_checks(input, std::array{Needs::Run}, diags);
-}
-
-void lint(const RecordedInput& input, Diagnostics& diags) {
-  run_checks(input, std::array{Needs::Recording}, diags);
-}
+template void lint(const MemoryInput& input, Diagnostics& diags);
+template void lint(const ServeInput& input, Diagnostics& diags);
+template void lint(const ProgramInput& input, Diagnostics& diags);
+template void lint(const RunInput& input, Diagnostics& diags);
+template void lint(const RecordedInput& input, Diagnostics& diags);
 
 int64_t count_of(const LintInput& input, std::span<const uint32_t> parameters) {
   if (input.summary == nullptr) return std::ssize(parameters);
@@ -168,7 +159,7 @@ PerDevice::PerDevice(const LintInput& input) : input_(input) {
   if (input.summary != nullptr) {
     of_stage_.resize(input.summary->counts.of_stage.size());
   } else if (input.options.stages != nullptr) {
-    of_stage_.resize(static_cast<size_t>(input.options.stages->stages));
+    of_stage_.resize(to_size(input.options.stages->stages));
   }
 }
 
@@ -187,17 +178,15 @@ void PerDevice::add(std::span<const uint32_t> parameters, Int128 each,
   std::vector<int64_t> of_stage(of_stage_.size());
   for (const uint32_t i : parameters) {
     if (input_.summary != nullptr) {
-      const std::vector<PlacementCounts>& held =
-          input_.summary->counts.of_stage;
-      for (size_t stage = 0; stage < held.size(); ++stage) {
-        of_stage[stage] += held[stage][i];
+      for (size_t stage = 0; stage < of_stage.size(); ++stage) {
+        of_stage[stage] += input_.summary->counts.of_stage[stage][i];
       }
       continue;
     }
-    const ParameterStages::StagePair& on = input_.options.stages->of[i];
-    if (on.first < 0) ++on_all;
-    if (on.first >= 0) ++of_stage[static_cast<size_t>(on.first)];
-    if (on.second >= 0) ++of_stage[static_cast<size_t>(on.second)];
+    const auto& [first, second] = input_.options.stages->of[i];
+    if (first < 0) ++on_all;
+    if (first >= 0) ++nth(of_stage, first);
+    if (second >= 0) ++nth(of_stage, second);
   }
   on_all_ += each * most_held(dealt, on_all);
   for (size_t stage = 0; stage < of_stage.size(); ++stage) {
@@ -217,22 +206,22 @@ int64_t per_device(const LintInput& input, std::span<const uint32_t> parameters,
   return static_cast<int64_t>(sum.most());
 }
 
-void name_parameters(Diagnostics::Builder& report,
-                     std::vector<std::string> names, int64_t count) {
-  report.parameters(std::move(names)).findings(count);
-}
-
 std::vector<std::string> names_of(const Manifest& manifest,
                                   std::span<const uint32_t> parameters) {
   std::vector<std::string> names;
   names.reserve(parameters.size());
-  for (const uint32_t i : parameters) names.emplace_back(manifest.name(i));
+  append_names(manifest, parameters, names);
   return names;
 }
 
+void append_names(const Manifest& manifest,
+                  std::span<const uint32_t> parameters,
+                  std::vector<std::string>& names) {
+  for (const uint32_t i : parameters) names.emplace_back(manifest.name(i));
+}
+
 std::string names_text(const std::vector<std::string>& names) {
-  if (names.empty()) return "no parameter";
-  return some_names(names, 1);
+  return names.empty() ? "no parameter" : some_names(names, 1);
 }
 
 int64_t requested_bytes(const Plan& plan, const Placement& placement) {
@@ -255,32 +244,30 @@ std::string cost_text(const LintInput& input, const Placement& placement,
 
 Span rule_span(const LintInput& input, int rule) {
   if (input.rules == nullptr || rule < 1) return {};
-  return input.rules->rules[static_cast<size_t>(rule) - 1].where;
+  return nth(input.rules->rules, rule - 1).where;
 }
 
 Span spec_span(const LintInput& input, int rule, int dim) {
   if (input.rules == nullptr || rule < 1) return {};
-  const Rule& found = input.rules->rules[static_cast<size_t>(rule) - 1];
-  const auto index = static_cast<size_t>(dim);
-  return index < found.dim_where.size() && !found.from_last
-             ? found.dim_where[index]
+  const Rule& found = nth(input.rules->rules, rule - 1);
+  return dim < std::ssize(found.dim_where) && !found.from_last
+             ? nth(found.dim_where, dim)
              : found.spec_where;
 }
 
 Span asked_span(const LintInput& input, const Placement& placement, int dim) {
-  const auto index = static_cast<size_t>(dim);
-  if (input.rules != nullptr && index < placement.logical_rules.size() &&
-      placement.logical_rules[index] > 0) {
-    const auto rule = static_cast<size_t>(placement.logical_rules[index]) - 1;
-    return input.rules->logical_rules[rule].axes_where;
-  }
-  return spec_span(input, placement.rule, dim);
+  const int by = dim < std::ssize(placement.logical_rules)
+                     ? nth(placement.logical_rules, dim)
+                     : 0;
+  return input.rules != nullptr && by > 0
+             ? nth(input.rules->logical_rules, by - 1).axes_where
+             : spec_span(input, placement.rule, dim);
 }
 
 std::string rule_text(const Plan& plan, int rule) {
   if (rule < 1) return "the logical axis rules";
   std::string text = "rule " + std::to_string(rule);
-  const PlanRule& found = plan.rules[static_cast<size_t>(rule) - 1];
+  const PlanRule& found = rule_of(plan, rule);
   if (!found.file.empty()) {
     text += " (" + found.file + ":" + std::to_string(found.line) + ")";
   }
@@ -290,10 +277,8 @@ std::string rule_text(const Plan& plan, int rule) {
 const RuleForm* form_at(const RuleSet& rules, int rule) {
   if (rules.rules.empty()) return rules.form;
   for (const int number : {rule, rule - 1}) {
-    if (number < 1 || static_cast<size_t>(number) > rules.rules.size()) {
-      continue;
-    }
-    const Rule& found = rules.rules[static_cast<size_t>(number) - 1];
+    if (number < 1 || number > std::ssize(rules.rules)) continue;
+    const Rule& found = nth(rules.rules, number - 1);
     if (!found.shipped || found.form != nullptr) return found.form;
   }
   return nullptr;
@@ -301,13 +286,12 @@ const RuleForm* form_at(const RuleSet& rules, int rule) {
 
 bool is_of_dialect(const LintInput& input, int rule) {
   if (rule < 1) return false;  // no rule, or the logical axis rules
-  const auto index = static_cast<size_t>(rule) - 1;
-  if (input.rules != nullptr) return input.rules->rules[index].by_dialect;
+  if (input.rules != nullptr)
+    return nth(input.rules->rules, rule - 1).by_dialect;
   // A saved plan does not record this, so recognise the rule by its shape.
-  return input.plan.run_as == RunAs::Hooks &&
-         index + 1 == input.plan.rules.size() &&
-         names_no_axis(input.plan.rules[index].spec) &&
-         is_catch_all(input.plan.rules[index].pattern);
+  const PlanRule& of = rule_of(input.plan, rule);
+  return input.plan.run_as == RunAs::Hooks && &of == &input.plan.rules.back() &&
+         names_no_axis(of.spec) && is_catch_all(of.pattern);
 }
 
 bool matches_every_name(const LintInput& input, const PlanRule& rule) {

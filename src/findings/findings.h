@@ -239,12 +239,9 @@ struct Check {
 const std::vector<Check>& checks();
 
 // Reports the findings of all checks that need this input, in the table's
-// order.
-void lint(const MemoryInput& input, Diagnostics& diags);
-void lint(const ServeInput& input, Diagnostics& diags);
-void lint(const ProgramInput& input, Diagnostics& diags);
-void lint(const RunInput& input, Diagnostics& diags);
-void lint(const RecordedInput& input, Diagnostics& diags);
+// order. `Input` is one of the above but LintInput.
+template <typename Input>
+void lint(const Input& input, Diagnostics& diags);
 // Runs only the checks of these subjects of a plan.
 void lint(const LintInput& input, std::span<const Needs> sides,
           Diagnostics& diags);
@@ -280,12 +277,11 @@ class PerDevice {
 // parameters do.
 int64_t per_device(const LintInput& input, std::span<const uint32_t> parameters,
                    int64_t each);
-// Sets the parameters that a finding is about; it counts as that many findings.
-void name_parameters(Diagnostics::Builder& report,
-                     std::vector<std::string> names, int64_t count);
-
 std::vector<std::string> names_of(const Manifest& manifest,
                                   std::span<const uint32_t> parameters);
+void append_names(const Manifest& manifest,
+                  std::span<const uint32_t> parameters,
+                  std::vector<std::string>& names);
 // Returns "`a`" or "`a` and 31 more".
 std::string names_text(const std::vector<std::string>& names);
 // Returns the bytes of a placement on one device if it were as requested: under

@@ -2,6 +2,7 @@
 // Findings about memory: a plan that does not fit, with what would help, and
 // uneven stages.
 #include <algorithm>
+#include <functional>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -9,6 +10,7 @@
 
 #include "base/checked.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "findings/checks.h"
 #include "memory/budget.h"
 #include "memory/fit.h"
@@ -21,13 +23,10 @@ namespace {
 // the reserve, and without what does not shrink with more devices.
 int64_t room_for_state(const Budget& budget, const BudgetOptions& options) {
   const CategoryBytes& bytes = budget.classes.front().bytes;
-  const auto of = [&](Category category) {
-    return bytes[static_cast<size_t>(category)];
-  };
   const auto room = static_cast<double>(budget.limit->usable - options.reserve);
   return static_cast<int64_t>(room / (1 + options.fragmentation)) -
-         of(Category::GatheredLayer) - of(Category::KvCache) -
-         of(Category::RecurrentState);
+         nth(bytes, Category::GatheredLayer) - nth(bytes, Category::KvCache) -
+         nth(bytes, Category::RecurrentState);
 }
 
 void help_devices(const Plan& plan, const Budget& budget,
@@ -64,15 +63,14 @@ void help_cache(const Manifest& manifest, const Budget& budget,
   const auto layers = kv_layers(manifest.facts);
   if (!layers) return;
   const CategoryBytes& bytes = budget.classes.front().bytes;
-  const int64_t room = room_for_state(budget, options) +
-                       bytes[static_cast<size_t>(Category::KvCache)] +
-                       bytes[static_cast<size_t>(Category::RecurrentState)] -
-                       bytes[static_cast<size_t>(Category::Parameters)];
+  const int64_t room =
+      room_for_state(budget, options) + nth(bytes, Category::KvCache) +
+      nth(bytes, Category::RecurrentState) - nth(bytes, Category::Parameters);
   if (room <= 0) return;
-  const auto batch =
-      largest_batch(*layers, options.kv_sharding, *options.kv, room);
-  const auto seq =
-      longest_context(*layers, options.kv_sharding, *options.kv, room);
+  const auto batch = largest_that_fits(&KvRequest::batch, *layers,
+                                       options.kv_sharding, *options.kv, room);
+  const auto seq = largest_that_fits(&KvRequest::seq, *layers,
+                                     options.kv_sharding, *options.kv, room);
   if (batch && *batch > 0) {
     report.help("`--batch " + std::to_string(*batch) + "` would fit at " +
                 count_text(options.kv->seq) + " tokens");
@@ -85,19 +83,16 @@ void help_cache(const Manifest& manifest, const Budget& budget,
 
 // Returns "gradients 1.00 GiB, optimizer state 2.00 GiB", the largest first.
 std::string categories_text(const CategoryBytes& bytes) {
-  std::vector<std::pair<int64_t, size_t>> sorted;
+  using Sized = std::pair<int64_t, Category>;
+  std::vector<Sized> sorted;
   for (size_t i = 0; i < kCategories; ++i) {
-    if (bytes[i] > 0) sorted.emplace_back(bytes[i], i);
+    if (bytes[i] > 0) sorted.emplace_back(bytes[i], static_cast<Category>(i));
   }
-  std::ranges::stable_sort(
-      sorted, [](const auto& a, const auto& b) { return a.first > b.first; });
-  std::string text;
-  for (const auto& [size, category] : sorted) {
-    text += (text.empty() ? "" : ", ") +
-            std::string(category_title(static_cast<Category>(category))) + " " +
-            bytes_text(size);
-  }
-  return text;
+  std::ranges::stable_sort(sorted, std::ranges::greater(), &Sized::first);
+  return joined_of(sorted, ", ", [](const Sized& each) {
+    return std::string(category_title(each.second)) + " " +
+           bytes_text(each.first);
+  });
 }
 
 std::string limit_text(const DeviceLimit& limit, int64_t reserve) {
@@ -159,12 +154,11 @@ void check_stages(const LintInput& input, Diagnostics& diags) {
       (more == 1 ? "stage 0 has "
                  : "stages 0 to " + std::to_string(more - 1) + " have ") +
       plural(least + 1, "layer") + ", the others " + std::to_string(least));
-  std::string layers;
-  for (const int64_t each : held) {
-    layers += (layers.empty() ? "" : ",") + std::to_string(each);
-  }
   report.help("set the layers of each stage, e.g. `--stages " + stages->axis +
-              ":" + layers + "`, the split assumed here");
+              ":" +
+              joined_of(held, ",",
+                        [](int64_t layers) { return std::to_string(layers); }) +
+              "`, the split assumed here");
 }
 
 }  // namespace shardplan

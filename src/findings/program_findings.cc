@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+// Compares what a program does with each weight, and what it moves.
 #include "findings/program_findings.h"
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <map>
 #include <string_view>
 #include <tuple>
@@ -12,7 +12,9 @@
 
 #include <fmt/format.h>
 
+#include "base/checked.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "core/fold.h"
 #include "findings/checks.h"
 #include "findings/findings.h"
@@ -96,6 +98,221 @@ std::optional<VocabMatrix> only_matrix(const Manifest& manifest, VocabUse use) {
   return found;
 }
 
+constexpr size_t kShownKinds = 8;
+
+// Returns the names of the parameters that the outputs and the probes are
+// computed from.
+std::unordered_set<std::string_view> read_names(const Graph& graph) {
+  PerValue<bool> wanted(graph.values.size());
+  for (const ValueId value : graph.outputs) wanted[value] = true;
+  for (const ValueId value : graph.probes) wanted[value] = true;
+  for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
+    if (!wanted[node->result]) continue;
+    for (const ValueId value : node->operands) wanted[value] = true;
+  }
+  std::unordered_set<std::string_view> names;
+  for (const ValueId v : wanted.ids()) {
+    const Value& value = graph.values[v];
+    if (wanted[v] && value.kind == Value::Kind::Parameter) {
+      names.insert(value.parameter);
+    }
+  }
+  return names;
+}
+
+constexpr std::array<std::string_view, 6> kLayerNames = {
+    "layers", "layer", "h", "blocks", "block", "blk"};
+
+// Returns the number after the component that counts layers.
+std::optional<int64_t> layer_of(std::string_view name) {
+  std::string_view before;
+  for (size_t begin = 0; begin < name.size();) {
+    const size_t end = std::min(name.find_first_of("/.", begin), name.size());
+    const std::string_view part = name.substr(begin, end - begin);
+    const auto number = parse_integer(part);
+    if (number && contains(kLayerNames, before)) return number;
+    before = part;
+    begin = end + 1;
+  }
+  return std::nullopt;
+}
+
+// The distance from an addition within which its product and its bias are
+// searched. No layer has more operations between them, and the limit makes a
+// graph of a million additions fast.
+constexpr int kMaxSteps = 8;
+
+const GraphNode* maker(const Graph& graph, ValueId value) {
+  const NodeId node = graph.values[value].node;
+  return node ? &graph.nodes[node] : nullptr;
+}
+
+bool is_parameter(const Graph& graph, ValueId value) {
+  return graph.values[value].kind == Value::Kind::Parameter;
+}
+
+// Returns whether the result consists of all elements of the operand, possibly
+// in another shape.
+bool is_same_numbers(const Graph& graph, const GraphNode& node) {
+  const Shape& operand = graph.values[node.operands.front()].shape;
+  return node.op->recompute_cost == RecomputeCost::View &&
+         element_count(operand) ==
+             element_count(graph.values[node.result].shape);
+}
+
+// Returns the bias whose sum over its first dimension `value` is; else no
+// value.
+std::optional<ValueId> summed_bias(const Graph& graph, ValueId value) {
+  const GraphNode* node = maker(graph, value);
+  for (int step = 0; step < kMaxSteps && node != nullptr; ++step) {
+    if (!is_same_numbers(graph, *node)) break;
+    node = maker(graph, node->operands.front());
+  }
+  if (node == nullptr || !node->op->is_sum) return std::nullopt;
+  const ValueId bias = node->operands.front();
+  const auto dims = integers_of(node->attributes, "dims");
+  const Shape& shape = graph.values[bias].shape;
+  if (!is_parameter(graph, bias) || shape.size() < 2 || dims.size() != 1) {
+    return std::nullopt;
+  }
+  const auto rank = std::ssize(shape);
+  if (dims.front() != 0 && dims.front() != -rank) return std::nullopt;
+  return bias;
+}
+
+bool contracts_first_dim(const Graph& graph, const GraphNode& einsum,
+                         int64_t size) {
+  for (size_t i = 0; i < einsum.operands.size(); ++i) {
+    const auto& dims = einsum.rule.operands[i];
+    if (!is_parameter(graph, einsum.operands[i]) || dims.empty() ||
+        dims.front().size() != 1) {
+      continue;
+    }
+    const Factor& factor = nth(einsum.rule.factors, dims.front().front());
+    if (factor.kind == FactorKind::Sum && factor.size == size) return true;
+  }
+  return false;
+}
+
+// Returns whether `value` is such a product, possibly scaled or with other
+// terms added.
+bool is_product_over(const Graph& graph, ValueId value, int64_t size) {
+  const GraphNode* node = maker(graph, value);
+  for (int step = 0; step < kMaxSteps && node != nullptr; ++step) {
+    const OpDef& op = *node->op;
+    if (op.is_product) return contracts_first_dim(graph, *node, size);
+    if (!op.is_multiple && op.second_sign != 1 &&
+        !is_same_numbers(graph, *node)) {
+      return false;
+    }
+    node = maker(graph, node->operands.front());
+  }
+  return false;
+}
+
+// Returns the register that a collective moves.
+const Register& moved_register(const Program& program, const Instruction& at) {
+  const bool joined = at.kind == Instruction::Kind::Compute;
+  return program.registers[at.operands[joined ? at.overlapped.value_or(0) : 0]];
+}
+
+// The same reshard in every layer, where names differ only in numbers.
+struct RepeatedReshard {
+  const Instruction* first = nullptr;
+  int64_t count = 0;
+  Int128 moved = 0;  // bytes, of all devices and all repetitions
+};
+
+std::vector<RepeatedReshard> fold_reshards(const ProgramInput& input) {
+  const Program& program = input.program;
+  const Graph& graph = *program.graph;
+  using Key = std::tuple<std::string, std::string, std::string_view, AxisNames,
+                         CollectiveKind, bool, Layout, Shape>;
+  std::map<Key, size_t> known;
+  std::vector<RepeatedReshard> folded;
+  for (const CollectivePrice& priced :
+       price(program, input.storage, input.reduce)) {
+    const Instruction& at = program.instructions[priced.instruction];
+    if (at.cause != Cause::Implicit && !at.rematerializes) continue;
+    const Register& from = moved_register(program, at);
+    const std::string_view label =
+        at.node ? graph.nodes[at.node].label : std::string_view();
+    const Key key{folded_name(graph.values[from.value].name),
+                  folded_name(served_value(program, at)),
+                  label,
+                  priced.axes,
+                  at.collective,
+                  at.rematerializes,
+                  from.layout,
+                  from.local_shape};
+    const auto [place, added] = known.emplace(key, folded.size());
+    if (added) folded.push_back({&at, 0, 0});
+    ++folded[place->second].count;
+    folded[place->second].moved += priced.bytes;
+  }
+  return folded;
+}
+
+void report_reshard(const ProgramInput& input, const RepeatedReshard& reshard,
+                    Diagnostics& diags) {
+  const Program& program = input.program;
+  const Graph& graph = *program.graph;
+  const Instruction& at = *reshard.first;
+  const Register& from = moved_register(program, at);
+  const Value& value = graph.values[from.value];
+  const Span where = at.node ? graph.nodes[at.node].where : value.where;
+  const std::string name = "`" + value.name + "`";
+  const std::string kind(collective_name(at.collective));
+  const std::string axes = fmt::format(
+      "{}", fmt::join(reported_axes(program, at.axes, at.node), ", "));
+  const std::string message =
+      at.rematerializes
+          ? name + " is gathered over " + axes + " only to be resharded for " +
+                served_by(graph, at.node)
+          : name + " is resharded for " + served_by(graph, at.node) + ": " +
+                kind + " over " + axes;
+  auto finding = diags.report(
+      at.rematerializes ? Code::FullRematerialization : Code::ImplicitReshard,
+      where, message);
+  const StorageTypes precision{Arithmetic::F32, input.storage, input.reduce};
+  const RegisterId number = program.registers.id_of(from);
+  const Int128 bytes =
+      Int128{*element_count(from.local_shape)} *
+      storage_bytes(register_types(program, precision)[number]);
+  finding.fact(name + " " + shape_text(value.shape) + " is sharded as " +
+               layout_text(reported_layout(program, from.layout, from.value)) +
+               ", " + bytes_text(bytes) + " per device");
+  finding.fact("all devices together send " + bytes_text(reshard.moved));
+  if (reshard.count > 1) {
+    finding
+        .fact(count_text(reshard.count) + " times: at every `" +
+              folded_name(value.name) + "`")
+        .findings(reshard.count);
+  }
+  if (at.node) {
+    const GraphNode& node = graph.nodes[at.node];
+    for (const ValueId operand : node.operands) {
+      if (operand == from.value) continue;
+      finding.fact("`" + graph.values[operand].name + "` is sharded as " +
+                   layout_text(reported_layout(
+                       program, program.layouts[operand], operand)));
+    }
+  }
+  if (at.rematerializes) {
+    finding.help(
+        "choose layouts one step apart, such as one more axis on a dimension, "
+        "or reshard through an intermediate layout");
+  } else if (value.kind == Value::Kind::Parameter) {
+    finding.help(
+        "change the parameter's spec, or give the activation a matching one");
+  } else {
+    finding.help(name +
+                 " has no spec: give it one under `activations:` in a YAML "
+                 "rules file, or "
+                 "give it a `constraint` in the graph");
+  }
+}
+
 }  // namespace
 
 void report_tied_uses(const Program& program, Storage storage, Storage reduce,
@@ -158,11 +375,11 @@ void report_tied_copies(const Manifest& manifest, const Plan& plan,
                " is sharded as " + spec_text(of_head.spec));
   const Shape shape = {of_table.type.shape[table->vocab_dim],
                        of_table.type.shape[1 - table->vocab_dim]};
-  const bool even = shape[0] % shard_count(plan.mesh, from.spec.dims[0]) == 0 &&
-                    shape[1] % shard_count(plan.mesh, from.spec.dims[1]) == 0 &&
-                    shape[0] % shard_count(plan.mesh, to.spec.dims[0]) == 0 &&
-                    shape[1] % shard_count(plan.mesh, to.spec.dims[1]) == 0;
-  if (even) {
+  const auto is_even = [&](const std::vector<AxisNames>& dims) {
+    return shape[0] % shard_count(plan.mesh, dims[0]) == 0 &&
+           shape[1] % shard_count(plan.mesh, dims[1]) == 0;
+  };
+  if (is_even(from.spec.dims) && is_even(to.spec.dims)) {
     const TensorType& type = of_table.type;
     const double of_floats = plan_reshard(plan.mesh, shape, from, to).bytes;
     const double bytes =
@@ -177,65 +394,8 @@ void report_tied_copies(const Manifest& manifest, const Plan& plan,
       .help(
           "shard the vocabulary and feature dimensions of both over the same "
           "axes, or store the weight once")
-      .parameters({std::string(manifest.name(table->index)),
-                   std::string(manifest.name(head->index))});
+      .parameters({first, second});
 }
-
-namespace {
-
-constexpr size_t kShownKinds = 8;
-
-// Returns the names of the parameters that the outputs and the probes are
-// computed from.
-std::unordered_set<std::string_view> read_names(const Graph& graph) {
-  PerValue<bool> wanted(graph.values.size());
-  for (const ValueId value : graph.outputs) wanted[value] = true;
-  for (const ValueId value : graph.probes) wanted[value] = true;
-  for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
-    if (!wanted[node->result]) continue;
-    for (const ValueId value : node->operands) {
-      wanted[value] = true;
-    }
-  }
-  std::unordered_set<std::string_view> names;
-  for (const ValueId v : wanted.ids()) {
-    const Value& value = graph.values[v];
-    if (wanted[v] && value.kind == Value::Kind::Parameter) {
-      names.insert(value.parameter);
-    }
-  }
-  return names;
-}
-
-bool counts_layers(std::string_view component) {
-  static constexpr std::array<std::string_view, 6> kNames = {
-      "layers", "layer", "h", "blocks", "block", "blk"};
-  for (const std::string_view name : kNames) {
-    if (component == name) return true;
-  }
-  return false;
-}
-
-// Returns the number after the component that counts layers.
-std::optional<int64_t> layer_of(std::string_view name) {
-  std::string_view before;
-  for (size_t begin = 0; begin < name.size();) {
-    const size_t end = std::min(name.find_first_of("/.", begin), name.size());
-    const std::string_view part = name.substr(begin, end - begin);
-    int64_t number = 0;
-    const auto read =
-        std::from_chars(part.data(), part.data() + part.size(), number);
-    if (counts_layers(before) && read.ec == std::errc() &&
-        read.ptr == part.data() + part.size()) {
-      return number;
-    }
-    before = part;
-    begin = end + 1;
-  }
-  return std::nullopt;
-}
-
-}  // namespace
 
 void report_unread_parameters(const Graph& graph, const Manifest& manifest,
                               const UnreadScope& scope, Diagnostics& diags) {
@@ -245,7 +405,7 @@ void report_unread_parameters(const Graph& graph, const Manifest& manifest,
   constexpr uint32_t kLeftOut = 2;
   std::vector<uint32_t> kinds(manifest.size(), kRead);
   for (size_t i = 0; i < kinds.size(); ++i) {
-    if (read.count(manifest.name(i)) > 0) continue;
+    if (read.contains(manifest.name(i))) continue;
     const auto layer = scope.layers ? layer_of(manifest.name(i)) : std::nullopt;
     kinds[i] = layer && *layer >= *scope.layers ? kLeftOut : kUnread;
   }
@@ -295,91 +455,13 @@ void report_unread_parameters(const Graph& graph, const Manifest& manifest,
   finding.parameters(std::move(names));
 }
 
-namespace {
-
-// The distance from an addition within which its product and its bias are
-// searched. No layer has more operations between them, and the limit makes a
-// graph of a million additions fast.
-constexpr int kMaxSteps = 8;
-
-const GraphNode* maker(const Graph& graph, ValueId value) {
-  const NodeId node = graph.values[value].node;
-  return node ? &graph.nodes[node] : nullptr;
-}
-
-bool is_parameter(const Graph& graph, ValueId value) {
-  return graph.values[value].kind == Value::Kind::Parameter;
-}
-
-// Returns whether the result consists of all elements of the operand, possibly
-// in another shape.
-bool is_same_numbers(const Graph& graph, const GraphNode& node) {
-  const Shape& operand = graph.values[node.operands.front()].shape;
-  return node.op->recompute_cost == RecomputeCost::View &&
-         element_count(operand) ==
-             element_count(graph.values[node.result].shape);
-}
-
-// Returns the bias whose sum over its first dimension `value` is; else no
-// value.
-std::optional<ValueId> summed_bias(const Graph& graph, ValueId value) {
-  const GraphNode* node = maker(graph, value);
-  for (int step = 0; step < kMaxSteps && node != nullptr; ++step) {
-    if (!is_same_numbers(graph, *node)) break;
-    node = maker(graph, node->operands.front());
-  }
-  if (node == nullptr || !node->op->is_sum) return std::nullopt;
-  const ValueId bias = node->operands.front();
-  const auto dims = integers_of(node->attributes, "dims");
-  const Shape& shape = graph.values[bias].shape;
-  if (!is_parameter(graph, bias) || shape.size() < 2 || dims.size() != 1) {
-    return std::nullopt;
-  }
-  const auto rank = std::ssize(shape);
-  if (dims.front() != 0 && dims.front() != -rank) return std::nullopt;
-  return bias;
-}
-
-bool contracts_first_dim(const Graph& graph, const GraphNode& einsum,
-                         int64_t size) {
-  for (size_t i = 0; i < einsum.operands.size(); ++i) {
-    const auto& dims = einsum.rule.operands[i];
-    if (!is_parameter(graph, einsum.operands[i]) || dims.empty() ||
-        dims.front().size() != 1) {
-      continue;
-    }
-    const Factor& factor =
-        einsum.rule.factors[static_cast<size_t>(dims.front().front())];
-    if (factor.kind == FactorKind::Sum && factor.size == size) return true;
-  }
-  return false;
-}
-
-// Returns whether `value` is such a product, possibly scaled or with other
-// terms added.
-bool is_product_over(const Graph& graph, ValueId value, int64_t size) {
-  const GraphNode* node = maker(graph, value);
-  for (int step = 0; step < kMaxSteps && node != nullptr; ++step) {
-    const OpDef& op = *node->op;
-    if (op.is_product) return contracts_first_dim(graph, *node, size);
-    if (!op.is_multiple && op.second_sign != 1 &&
-        !is_same_numbers(graph, *node)) {
-      return false;
-    }
-    node = maker(graph, node->operands.front());
-  }
-  return false;
-}
-
-}  // namespace
-
 std::vector<ValueId> repeated_biases(const Graph& graph) {
   std::vector<ValueId> found;
   for (const GraphNode& node : graph.nodes) {
     if (node.op->second_sign != 1) continue;
     for (const size_t side : {size_t{0}, size_t{1}}) {
       const auto bias = summed_bias(graph, node.operands[side]);
-      if (!bias || std::ranges::find(found, *bias) != found.end()) continue;
+      if (!bias || contains(found, *bias)) continue;
       const int64_t size = graph.values[*bias].shape.front();
       if (is_product_over(graph, node.operands[1 - side], size)) {
         found.push_back(*bias);
@@ -389,122 +471,12 @@ std::vector<ValueId> repeated_biases(const Graph& graph) {
   return found;
 }
 
-// SP501, SP502: implicit reshards.
-
 std::string served_value(const Program& program, const Instruction& at) {
   const Graph& graph = *program.graph;
   const ValueId value = at.node ? graph.nodes[at.node].result
                                 : program.registers[at.result].value;
   return shown_name(graph, value);
 }
-
-namespace {
-
-// Returns the register that a collective moves.
-const Register& moved_register(const Program& program, const Instruction& at) {
-  const bool joined = at.kind == Instruction::Kind::Compute;
-  return program.registers[at.operands[joined ? at.overlapped.value_or(0) : 0]];
-}
-
-// The same reshard in every layer, where names differ only in numbers.
-struct RepeatedReshard {
-  const Instruction* first = nullptr;
-  int64_t count = 0;
-  Int128 moved = 0;  // bytes, of all devices and all repetitions
-};
-
-std::vector<RepeatedReshard> fold_reshards(const ProgramInput& input) {
-  const Program& program = input.program;
-  const Graph& graph = *program.graph;
-  using Key = std::tuple<std::string, std::string, std::string_view, AxisNames,
-                         CollectiveKind, bool, Layout, Shape>;
-  std::map<Key, size_t> known;
-  std::vector<RepeatedReshard> folded;
-  for (const CollectivePrice& priced :
-       price(program, input.storage, input.reduce)) {
-    const Instruction& at = program.instructions[priced.instruction];
-    if (at.cause != Cause::Implicit && !at.rematerializes) continue;
-    const Register& from = moved_register(program, at);
-    const std::string_view label =
-        at.node ? graph.nodes[at.node].label : std::string_view();
-    const Key key = {folded_name(graph.values[from.value].name),
-                     folded_name(served_value(program, at)),
-                     label,
-                     priced.axes,
-                     at.collective,
-                     at.rematerializes,
-                     from.layout,
-                     from.local_shape};
-    const auto [place, added] = known.emplace(key, folded.size());
-    if (added) folded.push_back({&at, 0, 0});
-    ++folded[place->second].count;
-    folded[place->second].moved += priced.bytes;
-  }
-  return folded;
-}
-
-void report_reshard(const ProgramInput& input, const RepeatedReshard& reshard,
-                    Diagnostics& diags) {
-  const Program& program = input.program;
-  const Graph& graph = *program.graph;
-  const Instruction& at = *reshard.first;
-  const Register& from = moved_register(program, at);
-  const Value& value = graph.values[from.value];
-  const Span where = at.node ? graph.nodes[at.node].where : value.where;
-  const std::string name = "`" + value.name + "`";
-  const std::string kind(collective_name(at.collective));
-  const std::string axes = fmt::format(
-      "{}", fmt::join(reported_axes(program, at.axes, at.node), ", "));
-  const std::string message =
-      at.rematerializes
-          ? name + " is gathered over " + axes + " only to be resharded for " +
-                served_by(graph, at.node)
-          : name + " is resharded for " + served_by(graph, at.node) + ": " +
-                kind + " over " + axes;
-  auto finding = diags.report(
-      at.rematerializes ? Code::FullRematerialization : Code::ImplicitReshard,
-      where, message);
-  const StorageTypes precision{Arithmetic::F32, input.storage, input.reduce};
-  const RegisterId number = program.registers.id_of(from);
-  const Int128 bytes =
-      Int128{*element_count(from.local_shape)} *
-      storage_bytes(register_types(program, precision)[number]);
-  finding.fact(name + " " + shape_text(value.shape) + " is sharded as " +
-               layout_text(reported_layout(program, from.layout, from.value)) +
-               ", " + bytes_text(bytes) + " per device");
-  finding.fact("all devices together send " + bytes_text(reshard.moved));
-  if (reshard.count > 1) {
-    finding
-        .fact(count_text(reshard.count) + " times: at every `" +
-              folded_name(value.name) + "`")
-        .findings(reshard.count);
-  }
-  if (at.node) {
-    const GraphNode& node = graph.nodes[at.node];
-    for (const ValueId operand : node.operands) {
-      if (operand == from.value) continue;
-      const Layout other =
-          reported_layout(program, program.layouts[operand], operand);
-      finding.fact("`" + graph.values[operand].name + "` is sharded as " +
-                   layout_text(other));
-    }
-  }
-  if (at.rematerializes) {
-    finding.help(
-        "choose layouts one step apart, such as one more axis on a dimension, "
-        "or reshard through an intermediate layout");
-  } else if (value.kind == Value::Kind::Parameter) {
-    finding.help(
-        "change the parameter's spec, or give the activation a matching one");
-  } else {
-    finding.help(name +
-                 " has no spec: give it one under `activations:` in a YAML "
-                 "rules file, or "
-                 "give it a `constraint` in the graph");
-  }
-}
-
-}  // namespace
 
 void check_reshards(const ProgramInput& input, Diagnostics& diags) {
   for (const RepeatedReshard& reshard : fold_reshards(input)) {

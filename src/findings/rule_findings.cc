@@ -57,7 +57,7 @@ std::string help_to_replicate(const LintInput& input,
 // Returns whether the rule is an entry of a file whose entries have no order.
 bool is_entry(const LintInput& input, int number) {
   if (input.rules == nullptr) return false;
-  const Rule& rule = input.rules->rules[static_cast<size_t>(number) - 1];
+  const Rule& rule = nth(input.rules->rules, number - 1);
   return rule.form != nullptr && !rule.form->unordered.empty() &&
          rule.where.file != nullptr;
 }
@@ -66,8 +66,7 @@ bool is_entry(const LintInput& input, int number) {
 std::string subject_text(const LintInput& input, int number) {
   const std::string text = rule_text(input.plan, number);
   if (!is_entry(input, number)) return text;
-  const Rule& rule = input.rules->rules[static_cast<size_t>(number) - 1];
-  std::string key(rule.where.text());
+  std::string key(rule_span(input, number).text());
   std::erase_if(key, [](char c) { return c == '"' || c == '\''; });
   const size_t place = text.find(" (");
   return "the entry " + in_backticks(key) +
@@ -78,56 +77,6 @@ std::string subject_text(const LintInput& input, int number) {
 bool all_are_shipped(const Plan& plan) {
   return std::ranges::all_of(plan.rules, &PlanRule::shipped);
 }
-
-}  // namespace
-
-void check_unmatched(const LintInput& input, Diagnostics& diags) {
-  for (size_t i = 0; i < input.folding.classes.size(); ++i) {
-    const ParameterClass& c = input.folding.classes[i];
-    const Placement& placement = input.plan.placements[c.kind];
-    if (!input.plan.is_unmatched(placement)) continue;
-    std::vector<std::string> names =
-        names_of(input.manifest, input.of_class.of(i));
-    const std::string suggestion = suggested_pattern(names.front());
-    const bool many = names.size() > 1;
-    const bool by_size = !placement.spec.dims.empty();
-    auto report =
-        diags.report(Code::UnmatchedParameter,
-                     input.options.accept_unmatched
-                         ? Severity::Note
-                         : code_info(Code::UnmatchedParameter).severity,
-                     input.manifest.where(c.first),
-                     (many ? "parameters " : "parameter ") + names_text(names) +
-                         (many ? " match no rule" : " matches no rule"));
-    if (input.summary != nullptr) {  // the rest is never shown
-      name_parameters(report, std::move(names), c.count);
-      continue;
-    }
-    const auto bytes = static_cast<double>(
-        per_device(input, input.of_class.of(i), placement.bytes_per_device));
-    report.bytes(bytes);
-    report.fact((by_size ? "placed by size: " + spec_text(placement.spec) + ", "
-                         : std::string(many ? "they are " : "it is ") +
-                               "replicated: ") +
-                bytes_text(bytes) + " per device");
-    if (input.rules != nullptr && !input.rules->logical_rules.empty()) {
-      report.fact("the manifest gives no logical axes for " +
-                  std::string(many ? "them" : "it") +
-                  ", so the logical axis rules do not apply");
-    }
-    if (!input.options.accept_unmatched) {
-      report.help(help_to_replicate(
-          input, suggestion, input.folding.folded_names[c.folded], many));
-    }
-    if (!input.options.other_set.empty() && all_are_shipped(input.plan)) {
-      report.help("use `--rules " + input.options.other_set +
-                  "`, the shipped set for this model type");
-    }
-    name_parameters(report, std::move(names), c.count);
-  }
-}
-
-namespace {
 
 // Returns whether a rule may place nothing without a finding: entries of a
 // Hugging Face table may exist for what a module does, and a dialect may have a
@@ -149,41 +98,6 @@ std::set<std::string> used_keys(const Plan& plan) {
   }
   return used;
 }
-
-}  // namespace
-
-void check_unused_rules(const LintInput& input, Diagnostics& diags) {
-  std::set<std::string> reported = used_keys(input.plan);
-  for (size_t i = 0; i < input.plan.rules.size(); ++i) {
-    const PlanRule& rule = input.plan.rules[i];
-    const int number = static_cast<int>(i) + 1;
-    // Without a winner, none of the names that it matches could be decided.
-    const bool only_scalars =
-        rule.matched > 0 && rule.decided == 0 && rule.shadowed_by.empty();
-    if (rule.shipped || (rule.matched > 0 && !only_scalars)) continue;
-    if (!input.plan.mesh.has_view(rule.view)) continue;
-    // This is reported once for all rules (SP115).
-    if (input.naming.of_names && !only_scalars) continue;
-    if (may_idle(input, i)) continue;
-    const auto key = key_of_pattern(rule.pattern);
-    if (key && !reported.insert(*key).second) continue;
-    auto report = diags.report(
-        Code::UnusedRule, rule_span(input, number),
-        subject_text(input, number) +
-            (only_scalars ? " matches scalars only, which are never sharded"
-                          : " matches no parameter"));
-    report.about({number, -1, ""});
-    if (input.summary != nullptr) continue;
-    report.fact("it places 0 bytes" +
-                (is_entry(input, number)
-                     ? ""
-                     : "; pattern " + in_backticks(rule.pattern)));
-    report.help("remove it");
-    report.help("`shardplan inspect` lists the model's names");
-  }
-}
-
-namespace {
 
 // The parameters of each placement whose names a shadowed rule matches. No
 // value if finding them would take too long.
@@ -221,16 +135,11 @@ std::optional<FoundIn> found_by_placement(const LintInput& input,
   return names;
 }
 
-// Bytes per device of all names that a rule matches: as its spec would place
-// them, and as they are placed.
-struct Comparison {
-  Int128 by_its_spec = 0;
-  Int128 as_placed = 0;
-};
-std::optional<Comparison> compare(const LintInput& input,
-                                  const PlanRule& rule) {
+// Returns how the bytes per device would differ if its spec placed all names
+// that a rule matches; "" if that is not known.
+std::string comparison_text(const LintInput& input, const PlanRule& rule) {
   const auto names = found_by_placement(input, rule);
-  if (!names) return std::nullopt;
+  if (!names) return "";
   PerDevice by_its_spec(input);
   PerDevice as_placed(input);
   for (size_t number = 0; number < names->size(); ++number) {
@@ -244,7 +153,7 @@ std::optional<Comparison> compare(const LintInput& input,
     } else if (placed.dealt && placed.dealt->axis == rule.deal) {
       taken.push_back(rule.deal);
     } else {
-      return std::nullopt;  // the number on each rank is unknown
+      return "";  // the number on each rank is unknown
     }
     other.spec = correct(rule.spec, stored_shape(other), input.plan.mesh,
                          input.plan.declared_axes, input.plan.on_indivisible,
@@ -254,7 +163,8 @@ std::optional<Comparison> compare(const LintInput& input,
     by_its_spec.add(found, other.bytes_per_device, other.dealt);
     as_placed.add(found, placed.bytes_per_device);
   }
-  return Comparison{by_its_spec.most(), as_placed.most()};
+  return "with its spec they would take " + bytes_text(by_its_spec.most()) +
+         " per device instead of " + bytes_text(as_placed.most());
 }
 
 // A shipped rule that only the user's own rules shadow is overridden on
@@ -262,7 +172,7 @@ std::optional<Comparison> compare(const LintInput& input,
 bool is_overridden(const Plan& plan, const PlanRule& rule) {
   return rule.shipped &&
          std::ranges::none_of(rule.shadowed_by, [&](int winner) {
-           return plan.rules[static_cast<size_t>(winner) - 1].shipped;
+           return rule_of(plan, winner).shipped;
          });
 }
 
@@ -271,66 +181,9 @@ bool is_overridden(const Plan& plan, const PlanRule& rule) {
 bool is_for_other_meshes(const Plan& plan, const PlanRule& rule) {
   return rule.view.empty() &&
          std::ranges::none_of(rule.shadowed_by, [&](int winner) {
-           return plan.rules[static_cast<size_t>(winner) - 1].view.empty();
+           return rule_of(plan, winner).view.empty();
          });
 }
-
-}  // namespace
-
-void check_shadowed_rules(const LintInput& input, Diagnostics& diags) {
-  constexpr int kMaxCompared = 10;
-  int compared = 0;
-  for (size_t i = 0; i < input.plan.rules.size(); ++i) {
-    const PlanRule& rule = input.plan.rules[i];
-    if (rule.shadowed_by.empty() || is_overridden(input.plan, rule) ||
-        is_for_other_meshes(input.plan, rule)) {
-      continue;
-    }
-    if (may_idle(input, i)) continue;
-    const int number = static_cast<int>(i) + 1;
-    const int winner = rule.shadowed_by.front();
-    // Many tables end in a rule for parameters that later models add.
-    const bool is_spare = i + 1 == input.plan.rules.size() && i > 0 &&
-                          matches_every_name(input, rule);
-    auto report = diags.report(
-        Code::ShadowedRule, is_spare ? Severity::Note : Severity::Warning, {},
-        rule_text(input.plan, number) + " never applies");
-    report.about({number, -1, ""});
-    if (input.summary != nullptr) continue;
-    std::string takers = "rule " + std::to_string(winner);
-    if (rule.shadowed_by.size() > 1) {
-      takers =
-          "rules " + list_text(std::vector<int64_t>(rule.shadowed_by.begin(),
-                                                    rule.shadowed_by.end()));
-    }
-    const std::string taken = "matches " + plural(rule.matched, "parameter") +
-                              ", all placed by " + takers;
-    if (const Span where = rule_span(input, number)) {
-      report.label(where, taken);
-      report.label(rule_span(input, winner),
-                   "rule " + std::to_string(winner) +
-                       " comes first and matches the same names");
-    } else {
-      report.fact(taken);
-    }
-    if (compared++ < kMaxCompared) {
-      if (const auto bytes = compare(input, rule)) {
-        report.fact("with its spec they would take " +
-                    bytes_text(bytes->by_its_spec) + " per device instead of " +
-                    bytes_text(bytes->as_placed));
-      }
-    }
-    if (is_spare) {
-      report.help(
-          "no change needed: the final catch-all is for parameters that no "
-          "other rule matches, and here there are none");
-    } else {
-      report.help("move rule " + std::to_string(number) + " above " + takers);
-    }
-  }
-}
-
-namespace {
 
 // Returns the classes that each rule decided.
 std::map<int, std::vector<uint32_t>> classes_by_rule(const LintInput& input) {
@@ -341,35 +194,6 @@ std::map<int, std::vector<uint32_t>> classes_by_rule(const LintInput& input) {
   }
   return result;
 }
-
-}  // namespace
-
-void check_broad_patterns(const LintInput& input, Diagnostics& diags) {
-  for (const auto& [rule, classes] : classes_by_rule(input)) {
-    std::set<size_t> ranks;
-    int64_t parameters = 0;
-    PerDevice bytes(input);
-    for (const uint32_t number : classes) {
-      const ParameterClass& c = input.folding.classes[number];
-      const Placement& placement = input.plan.placements[c.kind];
-      ranks.insert(placement.type.shape.size());
-      parameters += c.count;
-      bytes.add(input.of_class.of(number), placement.bytes_per_device);
-    }
-    if (ranks.size() > 1 && !is_of_dialect(input, rule)) {
-      auto report =
-          diags.report(Code::OverlyBroadPattern, rule_span(input, rule),
-                       rule_text(input.plan, rule) + " matches parameters of " +
-                           std::to_string(ranks.size()) + " different ranks");
-      report.fact(plural(parameters, "parameter") + ", " +
-                  bytes_text(bytes.most()) + " per device");
-      report.help("one spec rarely suits several ranks: write a rule for each");
-      report.findings(1).about({rule, -1, ""});
-    }
-  }
-}
-
-namespace {
 
 // Returns entries for parameters without one, if an entry is sure to be right.
 std::vector<std::string> helps_for_entries(
@@ -412,64 +236,8 @@ std::vector<std::string> helps_for_entries(
 // parameter, so the rule is a catch-all on purpose.
 bool is_fsdp(const PartitionSpec& spec) {
   return !names_no_axis(spec) &&
-         std::ranges::all_of(spec.dims, [](const AxisNames& axes) {
-           return std::ranges::all_of(axes, is_gathered_axis);
-         });
+         std::ranges::all_of(axes_in(spec), is_gathered_axis);
 }
-
-}  // namespace
-
-void check_catch_alls(const LintInput& input, Diagnostics& diags) {
-  if (input.naming.of_names || input.naming.of_labels) return;
-  for (const auto& [rule, classes] : classes_by_rule(input)) {
-    const PlanRule& asked = input.plan.rules[static_cast<size_t>(rule) - 1];
-    if (!matches_every_name(input, asked)) continue;
-    if (is_fsdp(asked.spec)) continue;
-    std::vector<std::string> names;
-    PerDevice held(input);
-    int64_t count = 0;
-    for (const uint32_t number : classes) {
-      count += input.folding.classes[number].count;
-    }
-    names.reserve(static_cast<size_t>(count));
-    for (const uint32_t number : classes) {
-      const ParameterClass& c = input.folding.classes[number];
-      for (const uint32_t i : input.of_class.of(number)) {
-        names.emplace_back(input.manifest.name(i));
-      }
-      held.add(input.of_class.of(number),
-               input.plan.placements[c.kind].bytes_per_device);
-    }
-    const auto bytes = static_cast<double>(held.most());
-    const bool is_default = is_of_dialect(input, rule);
-    auto report = diags.report(
-        Code::CatchAllOnly, rule_span(input, rule),
-        (is_default ? "no entry of the plan names "
-                    : "only the catch-all " + rule_text(input.plan, rule) +
-                          " matches ") +
-            names_text(names));
-    report.bytes(bytes);
-    report.about({rule, -1, ""});
-    if (input.summary == nullptr && is_default) {
-      report.fact("they take " + bytes_text(bytes) +
-                  " per device: modules without an entry are replicated");
-      for (const std::string& help : helps_for_entries(input, rule, classes)) {
-        report.help(help);
-      }
-    } else if (input.summary == nullptr) {
-      report.fact("they take " + bytes_text(bytes) + " per device, with spec " +
-                  spec_text(asked.spec));
-      report.help(
-          "write a rule for them, so that a new or misspelt name is "
-          "noticed");
-    }
-    name_parameters(report, std::move(names), count);
-  }
-}
-
-// Semantic and logical names that were not placed, or whose meaning is unclear.
-
-namespace {
 
 // One finding covers all parameters that lose the same label for the same
 // reason.
@@ -532,10 +300,199 @@ void report_lost(const LintInput& input, const LostLabel& lost, Losers losers,
                           ", null]`, or with axes instead of "
                           "`null`");
   }
-  name_parameters(report, std::move(losers.names), losers.count);
+  report.parameters(std::move(losers.names)).findings(losers.count);
 }
 
 }  // namespace
+
+void check_unmatched(const LintInput& input, Diagnostics& diags) {
+  for (size_t i = 0; i < input.folding.classes.size(); ++i) {
+    const ParameterClass& c = input.folding.classes[i];
+    const Placement& placement = input.plan.placements[c.kind];
+    if (!input.plan.is_unmatched(placement)) continue;
+    std::vector<std::string> names =
+        names_of(input.manifest, input.of_class.of(i));
+    const std::string suggestion = suggested_pattern(names.front());
+    const bool many = names.size() > 1;
+    const bool by_size = !placement.spec.dims.empty();
+    auto report =
+        diags.report(Code::UnmatchedParameter,
+                     input.options.accept_unmatched
+                         ? Severity::Note
+                         : code_info(Code::UnmatchedParameter).severity,
+                     input.manifest.where(c.first),
+                     (many ? "parameters " : "parameter ") + names_text(names) +
+                         (many ? " match no rule" : " matches no rule"));
+    report.parameters(std::move(names)).findings(c.count);
+    if (input.summary != nullptr) continue;  // the rest is never shown
+    const auto bytes = static_cast<double>(
+        per_device(input, input.of_class.of(i), placement.bytes_per_device));
+    report.bytes(bytes);
+    report.fact((by_size ? "placed by size: " + spec_text(placement.spec) + ", "
+                         : std::string(many ? "they are " : "it is ") +
+                               "replicated: ") +
+                bytes_text(bytes) + " per device");
+    if (input.rules != nullptr && !input.rules->logical_rules.empty()) {
+      report.fact("the manifest gives no logical axes for " +
+                  std::string(many ? "them" : "it") +
+                  ", so the logical axis rules do not apply");
+    }
+    if (!input.options.accept_unmatched) {
+      report.help(help_to_replicate(
+          input, suggestion, input.folding.folded_names[c.folded], many));
+    }
+    if (all_are_shipped(input.plan)) help_with_other_set(input, report);
+  }
+}
+
+void check_unused_rules(const LintInput& input, Diagnostics& diags) {
+  std::set<std::string> reported = used_keys(input.plan);
+  for (size_t i = 0; i < input.plan.rules.size(); ++i) {
+    const PlanRule& rule = input.plan.rules[i];
+    const int number = static_cast<int>(i) + 1;
+    // Without a winner, none of the names that it matches could be decided.
+    const bool only_scalars =
+        rule.matched > 0 && rule.decided == 0 && rule.shadowed_by.empty();
+    if (rule.shipped || (rule.matched > 0 && !only_scalars)) continue;
+    if (!input.plan.mesh.has_view(rule.view)) continue;
+    // This is reported once for all rules (SP115).
+    if (input.naming.of_names && !only_scalars) continue;
+    if (may_idle(input, i)) continue;
+    const auto key = key_of_pattern(rule.pattern);
+    if (key && !reported.insert(*key).second) continue;
+    auto report = diags.report(
+        Code::UnusedRule, rule_span(input, number),
+        subject_text(input, number) +
+            (only_scalars ? " matches scalars only, which are never sharded"
+                          : " matches no parameter"));
+    report.about({number, -1, ""});
+    if (input.summary != nullptr) continue;
+    report.fact("it places 0 bytes" +
+                (is_entry(input, number)
+                     ? ""
+                     : "; pattern " + in_backticks(rule.pattern)));
+    report.help("remove it");
+    report.help("`shardplan inspect` lists the model's names");
+  }
+}
+
+void check_shadowed_rules(const LintInput& input, Diagnostics& diags) {
+  constexpr int kMaxCompared = 10;
+  int compared = 0;
+  for (size_t i = 0; i < input.plan.rules.size(); ++i) {
+    const PlanRule& rule = input.plan.rules[i];
+    if (rule.shadowed_by.empty() || is_overridden(input.plan, rule) ||
+        is_for_other_meshes(input.plan, rule)) {
+      continue;
+    }
+    if (may_idle(input, i)) continue;
+    const int number = static_cast<int>(i) + 1;
+    const int winner = rule.shadowed_by.front();
+    // Many tables end in a rule for parameters that later models add.
+    const bool is_spare = i + 1 == input.plan.rules.size() && i > 0 &&
+                          matches_every_name(input, rule);
+    auto report = diags.report(
+        Code::ShadowedRule, is_spare ? Severity::Note : Severity::Warning, {},
+        rule_text(input.plan, number) + " never applies");
+    report.about({number, -1, ""});
+    if (input.summary != nullptr) continue;
+    std::string takers = "rule " + std::to_string(winner);
+    if (rule.shadowed_by.size() > 1) {
+      takers =
+          "rules " + list_text(std::vector<int64_t>(rule.shadowed_by.begin(),
+                                                    rule.shadowed_by.end()));
+    }
+    const std::string taken = "matches " + plural(rule.matched, "parameter") +
+                              ", all placed by " + takers;
+    if (const Span where = rule_span(input, number)) {
+      report.label(where, taken);
+      report.label(rule_span(input, winner),
+                   "rule " + std::to_string(winner) +
+                       " comes first and matches the same names");
+    } else {
+      report.fact(taken);
+    }
+    if (compared++ < kMaxCompared) {
+      const std::string text = comparison_text(input, rule);
+      if (!text.empty()) report.fact(text);
+    }
+    if (is_spare) {
+      report.help(
+          "no change needed: the final catch-all is for parameters that no "
+          "other rule matches, and here there are none");
+    } else {
+      report.help("move rule " + std::to_string(number) + " above " + takers);
+    }
+  }
+}
+
+void check_broad_patterns(const LintInput& input, Diagnostics& diags) {
+  for (const auto& [rule, classes] : classes_by_rule(input)) {
+    std::set<size_t> ranks;
+    int64_t parameters = 0;
+    PerDevice bytes(input);
+    for (const uint32_t number : classes) {
+      const ParameterClass& c = input.folding.classes[number];
+      const Placement& placement = input.plan.placements[c.kind];
+      ranks.insert(placement.type.shape.size());
+      parameters += c.count;
+      bytes.add(input.of_class.of(number), placement.bytes_per_device);
+    }
+    if (ranks.size() > 1 && !is_of_dialect(input, rule)) {
+      auto report =
+          diags.report(Code::OverlyBroadPattern, rule_span(input, rule),
+                       rule_text(input.plan, rule) + " matches parameters of " +
+                           std::to_string(ranks.size()) + " different ranks");
+      report.fact(plural(parameters, "parameter") + ", " +
+                  bytes_text(bytes.most()) + " per device");
+      report.help("one spec rarely suits several ranks: write a rule for each");
+      report.about({rule, -1, ""});
+    }
+  }
+}
+
+void check_catch_alls(const LintInput& input, Diagnostics& diags) {
+  if (input.naming.of_names || input.naming.of_labels) return;
+  for (const auto& [rule, classes] : classes_by_rule(input)) {
+    const PlanRule& asked = rule_of(input.plan, rule);
+    if (!matches_every_name(input, asked) || is_fsdp(asked.spec)) continue;
+    std::vector<std::string> names;
+    PerDevice held(input);
+    int64_t count = 0;
+    for (const uint32_t number : classes) {
+      const ParameterClass& c = input.folding.classes[number];
+      count += c.count;
+      append_names(input.manifest, input.of_class.of(number), names);
+      held.add(input.of_class.of(number),
+               input.plan.placements[c.kind].bytes_per_device);
+    }
+    const auto bytes = static_cast<double>(held.most());
+    const bool is_default = is_of_dialect(input, rule);
+    auto report = diags.report(
+        Code::CatchAllOnly, rule_span(input, rule),
+        (is_default ? "no entry of the plan names "
+                    : "only the catch-all " + rule_text(input.plan, rule) +
+                          " matches ") +
+            names_text(names));
+    report.bytes(bytes);
+    report.about({rule, -1, ""});
+    report.parameters(std::move(names)).findings(count);
+    if (input.summary != nullptr) continue;
+    if (is_default) {
+      report.fact("they take " + bytes_text(bytes) +
+                  " per device: modules without an entry are replicated");
+      for (const std::string& help : helps_for_entries(input, rule, classes)) {
+        report.help(help);
+      }
+    } else {
+      report.fact("they take " + bytes_text(bytes) + " per device, with spec " +
+                  spec_text(asked.spec));
+      report.help(
+          "write a rule for them, so that a new or misspelt name is "
+          "noticed");
+    }
+  }
+}
 
 void check_lost_labels(const LintInput& input, Diagnostics& diags) {
   std::map<LostLabel, Losers> all;
@@ -551,9 +508,9 @@ void check_lost_labels(const LintInput& input, Diagnostics& diags) {
       // This is reported once for all labels (SP115).
       if (!is_repeat && input.naming.of_labels) continue;
       const std::string label = c.dropped.empty() ? "" : c.dropped.front();
-      const auto [entry, is_new] = all.try_emplace(
-          {c.code, label, c.reason, placement.rule},
-          Losers{PerDevice(input), PerDevice(input), 0, {}, {}, 0});
+      const auto [entry, is_new] =
+          all.try_emplace({c.code, label, c.reason, placement.rule},
+                          Losers{PerDevice(input), PerDevice(input)});
       Losers& losers = entry->second;
       if (is_new) {
         losers.dim = c.dim;
@@ -566,9 +523,7 @@ void check_lost_labels(const LintInput& input, Diagnostics& diags) {
       losers.copied.add(members, placement.bytes_per_device -
                                      ceil_div(placement.type.bytes(),
                                               input.plan.mesh.devices()));
-      for (std::string& name : names_of(input.manifest, members)) {
-        losers.names.push_back(std::move(name));
-      }
+      append_names(input.manifest, members, losers.names);
     }
   }
   for (auto& [lost, losers] : all) {
@@ -592,7 +547,6 @@ void check_ambiguous_axes(const LintInput& input, Diagnostics& diags) {
         report.fact("it is read as the mesh axis, of size " +
                     std::to_string(input.plan.mesh.size_of(name)));
         report.help("write `mesh:" + name + "` or `logical:" + name + "`");
-        report.findings(1);
       }
     }
   }
@@ -600,20 +554,14 @@ void check_ambiguous_axes(const LintInput& input, Diagnostics& diags) {
 
 void check_overridden_labels(const LintInput& input, Diagnostics& diags) {
   if (input.rules == nullptr || input.rules->logical_rules.empty()) return;
-  std::map<int, std::vector<uint32_t>> taken;  // parameters by catch-all rule
-  std::map<int, bool> catches_all;             // by rule that decides any
+  std::map<int, std::vector<uint32_t>> labelled;  // parameters by their rule
   for (size_t i = 0; i < input.manifest.size(); ++i) {
     const int rule = input.plan.of(i).rule;
     if (rule < 1 || input.manifest.axes(i) == nullptr) continue;
-    const auto [known, is_new] = catches_all.try_emplace(rule, false);
-    if (is_new) {
-      known->second = matches_every_name(
-          input, input.plan.rules[static_cast<size_t>(rule) - 1]);
-    }
-    if (!known->second) continue;
-    taken[rule].push_back(static_cast<uint32_t>(i));
+    labelled[rule].push_back(static_cast<uint32_t>(i));
   }
-  for (const auto& [rule, parameters] : taken) {
+  for (const auto& [rule, parameters] : labelled) {
+    if (!matches_every_name(input, rule_of(input.plan, rule))) continue;
     std::vector<std::string> names = names_of(input.manifest, parameters);
     auto report =
         diags.report(Code::OverriddenLogicalAxes, rule_span(input, rule),
@@ -627,31 +575,18 @@ void check_overridden_labels(const LintInput& input, Diagnostics& diags) {
                     : "remove the catch-all: parameters that no rule matches "
                       "are then placed by their logical axes");
     report.about({rule, -1, ""});
-    name_parameters(report, std::move(names), count_of(input, parameters));
+    report.parameters(std::move(names)).findings(count_of(input, parameters));
   }
 }
 
-// Rules from tables that replace digits in names by `*`.
-
-namespace {
-
-// Keyed by a name with every digit folded: the names, with only whole numbers
-// between dots folded, that it covers, each with its first class.
-using Merged = std::map<std::string, std::map<std::string, uint32_t>>;
-
-}  // namespace
-
 void check_merged_layouts(const LintInput& input, Diagnostics& diags) {
-  std::map<int, std::vector<uint32_t>> classes_of;
-  for (size_t i = 0; i < input.folding.classes.size(); ++i) {
-    const int rule = input.plan.placements[input.folding.classes[i].kind].rule;
-    if (rule > 0) classes_of[rule].push_back(static_cast<uint32_t>(i));
-  }
-  for (const auto& [rule, classes] : classes_of) {
-    const auto key =
-        key_of_pattern(input.plan.rules[static_cast<size_t>(rule) - 1].pattern);
-    if (!key || key->find('*') == std::string::npos) continue;
-    Merged merged;
+  for (const auto& [rule, classes] : classes_by_rule(input)) {
+    const PlanRule& of = rule_of(input.plan, rule);
+    const auto key = key_of_pattern(of.pattern);
+    if (!key || !contains(*key, '*')) continue;
+    // Keyed by a name with every digit folded: the names, with only whole
+    // numbers between dots folded, that it covers, each with its first class.
+    std::map<std::string, std::map<std::string, uint32_t>> merged;
     for (const uint32_t number : classes) {
       const std::string& name =
           input.folding.folded_names[input.folding.classes[number].folded];
@@ -676,15 +611,10 @@ void check_merged_layouts(const LintInput& input, Diagnostics& diags) {
         if (shown++ < kShown) {
           report.fact(in_backticks(name) + " is " + type_text(type_of(number)));
         }
-        for (std::string& member :
-             names_of(input.manifest, input.of_class.of(number))) {
-          names.push_back(std::move(member));
-        }
+        append_names(input.manifest, input.of_class.of(number), names);
       }
-      report.fact(
-          "all are sharded as " +
-          spec_text(input.plan.rules[static_cast<size_t>(rule) - 1].spec) +
-          ", since `*` stands for any number in a name");
+      report.fact("all are sharded as " + spec_text(of.spec) +
+                  ", since `*` stands for any number in a name");
       report.help(
           "transformers 5.2 and later tell such names apart: give each an "
           "entry, and add `\"transformers_version\": \"5.2.0\"` next to the "

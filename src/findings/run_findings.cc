@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Findings about runs: wrong results, and results that prove nothing.
+#include <array>
 #include <cmath>
 #include <map>
 #include <string>
@@ -7,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "base/checked.h"
 #include "base/text.h"
 #include "core/fold.h"
 #include "findings/checks.h"
@@ -48,6 +50,10 @@ std::vector<ValueId> nearest_parameters(const Graph& graph, ValueId value) {
     layer = std::move(next);
   }
   return {};
+}
+
+std::string listed_axes(const AxisNames& axes) {
+  return fmt::format("{}", fmt::join(axes, ", "));
 }
 
 std::string device_text(const Mesh& mesh, int64_t device) {
@@ -142,7 +148,7 @@ void report_overflow(const RunInput& input, const NonFinite& found, bool alone,
 // Returns one observation; the caller folds those that differ only in numbers.
 std::string unseen_text(const Graph& graph, const Unseen& found) {
   const std::string name = name_of_value(graph, found.value);
-  const std::string axes = fmt::format("{}", fmt::join(found.axes, ", "));
+  const std::string axes = listed_axes(found.axes);
   switch (found.kind) {
     case Unseen::Kind::ZeroInput:
     case Unseen::Kind::ZeroResult:
@@ -170,33 +176,20 @@ std::string unseen_text(const Graph& graph, const Unseen& found) {
   return "the outputs have no elements: nothing was compared";
 }
 
-std::string hidden_text(Unseen::Kind kind) {
-  switch (kind) {
-    case Unseen::Kind::ZeroInput:
-      return "zero times anything is zero, and so is zero added twice";
-    case Unseen::Kind::ZeroResult:
-      return "a fault in its inputs would not show";
-    case Unseen::Kind::LostTerm:
-      return "adding it on every device, or on none, would not show";
-    case Unseen::Kind::LostOperand:
-      return "the operation saturates: its result hides its inputs";
-    case Unseen::Kind::PastBound:
-      return "its error in the working precision exceeds the rounding bound, "
-             "and no difference in double precision explains it";
-    case Unseen::Kind::LostParts:
-      return "one part could pass for the whole";
-    case Unseen::Kind::EqualShards:
-      return "swapped shards would not show";
-    case Unseen::Kind::OneToken:
-      return "its attention weight is 1 whatever the queries and keys";
-    case Unseen::Kind::NotAsHooks:
-      return "hooks run only the collectives that the plan names; a compiler "
-             "adds missing ones";
-    case Unseen::Kind::NoNumbers:
-      break;
-  }
-  return "two runs without output always agree";
-}
+// Why a fault would not show, in the order of Unseen::Kind.
+constexpr std::array<const char*, 10> kHidden = {
+    "zero times anything is zero, and so is zero added twice",
+    "a fault in its inputs would not show",
+    "adding it on every device, or on none, would not show",
+    "the operation saturates: its result hides its inputs",
+    "its error in the working precision exceeds the rounding bound, and no "
+    "difference in double precision explains it",
+    "one part could pass for the whole",
+    "swapped shards would not show",
+    "its attention weight is 1 whatever the queries and keys",
+    "hooks run only the collectives that the plan names; a compiler adds "
+    "missing ones",
+    "two runs without output always agree"};
 
 // `first` is the value that the finding names.
 std::string unseen_help(const RunInput& input, Unseen::Kind kind,
@@ -207,8 +200,9 @@ std::string unseen_help(const RunInput& input, Unseen::Kind kind,
   if (kind == Unseen::Kind::NotAsHooks) {
     return "`--as compiler` checks only where parameters are placed";
   }
-  if (kind == Unseen::Kind::NoNumbers)
+  if (kind == Unseen::Kind::NoNumbers) {
     return "give every dimension a size of at least 1";
+  }
   if (kind == Unseen::Kind::EqualShards && input.tokens_given) {
     return "give sequences that differ, or leave out the tokens; `--values "
            "field` compares every operation on its own values";
@@ -227,8 +221,9 @@ void report_unseen(const RunInput& input, Diagnostics& diags) {
   const Graph& graph = graph_of(input);
   constexpr size_t kMostFacts = 8;
   std::map<Unseen::Kind, std::vector<const Unseen*>> kinds;
-  for (const Unseen& each : input.outcome.unseen)
+  for (const Unseen& each : input.outcome.unseen) {
     kinds[each.kind].push_back(&each);
+  }
   for (const auto& [kind, all] : kinds) {
     const std::string what = unseen_text(graph, *all.front());
     const bool of_run = kind == Unseen::Kind::NotAsHooks;
@@ -244,7 +239,7 @@ void report_unseen(const RunInput& input, Diagnostics& diags) {
       const std::string family = folded_name(unseen_text(graph, *each));
       if (families[family]++ == 0) order.push_back(family);
     }
-    finding.fact(hidden_text(kind));
+    finding.fact(nth(kHidden, kind));
     if (of_run) finding.fact(input.outcome.hooked->unknown);
     for (size_t i = 0; i < order.size() && i < kMostFacts; ++i) {
       const int64_t times = families[order[i]];
@@ -272,7 +267,7 @@ Span placing_rule(const ProgramInput& input, ValueId parameter) {
     if (input.manifest.name(i) != name) continue;
     const int rule = input.plan.of(i).rule;
     if (rule == 0) return {};
-    return input.rules->rules[static_cast<size_t>(rule) - 1].where;
+    return nth(input.rules->rules, rule - 1).where;
   }
   return {};
 }
@@ -306,46 +301,6 @@ void report_doubts_of_variant(const RunInput& input, Diagnostics& diags) {
   }
 }
 
-}  // namespace
-
-// Tokens are counted once per chosen expert.
-void check_dropped_tokens(const RunInput& input, Diagnostics& diags) {
-  const int64_t dropped = input.outcome.dropped;
-  const int64_t routed = input.outcome.routed;
-  if (dropped == 0 || input.asked_for != nullptr) return;
-  diags
-      .report(Code::DroppedTokens, {},
-              "experts lack capacity for " + count_text(dropped) + " of " +
-                  count_text(routed) + " tokens routed to them (" +
-                  percent_text(static_cast<double>(dropped) /
-                               static_cast<double>(routed)) +
-                  ")")
-      .fact("a dropped token gets no output from that expert")
-      .help("raise `capacity`; at the sequence length no token is dropped");
-}
-
-// Reports choices that rounding would have changed.
-void check_decisions(const RunInput& input, Diagnostics& diags) {
-  const Simulation& outcome = input.outcome;
-  // If the plan is wrong, rounding is not the reason.
-  if (outcome.decision_flips == 0 || input.asked_for != nullptr ||
-      (outcome.mismatch && outcome.mismatch->choice)) {
-    return;
-  }
-  diags
-      .report(Code::DecisionsDiffer, {},
-              "on its own, the sharded run would make " +
-                  plural(outcome.decision_flips, "choice") + " differently")
-      .fact(
-          "both runs used the unsharded run's choices, so that the rest can be "
-          "compared")
-      .help(
-          "rounding flips nearly equal scores; a float32 router with a fixed "
-          "summation order flips fewer");
-}
-
-namespace {
-
 // Reports experts without tokens; everything else was compared.
 void report_unused_experts(const RunInput& input, Diagnostics& diags) {
   const auto& all = input.outcome.unused_experts;
@@ -366,51 +321,7 @@ void report_unused_experts(const RunInput& input, Diagnostics& diags) {
       "compares every operation on its own values");
 }
 
-}  // namespace
-
-// Reports why a run is inconclusive, and values that its working precision
-// cannot represent.
-void check_doubts(const RunInput& input, Diagnostics& diags) {
-  if (input.asked_for != nullptr) return report_doubts_of_variant(input, diags);
-  const Simulation& outcome = input.outcome;
-  if (outcome.non_finite) report_non_finite(input, *outcome.non_finite, diags);
-  // Values that are not finite in doubles are not finite in narrower types.
-  if (outcome.non_finite) return report_unseen(input, diags);
-  const auto& overflow = outcome.overflow;
-  const auto& sharded = outcome.sharded_overflow;
-  if (overflow) report_overflow(input, *overflow, false, diags);
-  if (sharded && (!overflow || overflow->value != sharded->value)) {
-    report_overflow(input, *sharded, !overflow, diags);
-  }
-  report_unseen(input, diags);
-  if (!outcome.mismatch) report_unused_experts(input, diags);
-}
-
-void check_amplification(const RunInput& input, Diagnostics& diags) {
-  const Simulation& outcome = input.outcome;
-  if (outcome.mismatch || input.asked_for != nullptr ||
-      !(outcome.error_amplification > kLargeAmplification)) {
-    return;
-  }
-  const std::string message =
-      std::isfinite(outcome.error_amplification)
-          ? fmt::format(
-                "the sharded run's error is {:.3g} times that of "
-                "the unsharded run",
-                outcome.error_amplification)
-          : "the sharded run is inexact where the unsharded one is exact";
-  diags.report(Code::ErrorAmplification, {}, message)
-      .fact("in double precision both agree: the plan is right")
-      .help("sums in fewer or larger parts lose less precision");
-}
-
-namespace {
-
 using Problem = ReductionFault::Problem;
-
-std::string listed_axes(const AxisNames& axes) {
-  return fmt::format("{}", fmt::join(axes, ", "));
-}
 
 const char* reduced_text(ReducedBy kind) {
   switch (kind) {
@@ -516,43 +427,34 @@ std::string mismatch_help(const RunInput& input, bool mapped) {
          "and the mesh";
 }
 
-// Returns the styles that would work, in transformers and in PyTorch.
-std::string style_wanted(HookedFault::Wants wants) {
-  using Wants = HookedFault::Wants;
-  switch (wants) {
-    case Wants::MatchingStyles:
-      break;
-    case Wants::ReadsShards:
-      return "give the module a style that reads shards: `moe_tp_experts` for "
-             "experts, `ep_dispatch_experts` with `grouped_gemm`, "
-             "`local_params` for others";
-    case Wants::CutsParameter:
-      return "shard the parameter to match: `colwise` for its name, and "
-             "`local_params` for the module that reads it";
-    case Wants::SplitsInput:
-      return "`rowwise_split_input` takes an unsharded input (PyTorch: "
-             "`RowwiseParallel(input_layouts=Replicate())`); or use `colwise` "
-             "for the layers that produce it";
-    case Wants::GathersOutput:
-      return "`colwise_gather_output` gathers the output (PyTorch: "
-             "`ColwiseParallel(output_layouts=Replicate())`)";
-    case Wants::SumsGradients:
-      return "`replicated_with_grad_allreduce` sums the gradients of a norm, "
-             "`mla_kv_a_proj` those of a projection's output";
-    case Wants::LeavesGradients:
-      return "`replicate`, or no entry, does not reduce gradients";
-  }
-  return "use matching styles within a block: `colwise` for its input layers, "
-         "`rowwise` for its output layer";
-}
+// The styles that would work, in transformers and in PyTorch, in the order of
+// HookedFault::Wants.
+constexpr std::array<const char*, 7> kStyles = {
+    "use matching styles within a block: `colwise` for its input layers, "
+    "`rowwise` for its output layer",
+    "give the module a style that reads shards: `moe_tp_experts` for experts, "
+    "`ep_dispatch_experts` with `grouped_gemm`, `local_params` for others",
+    "shard the parameter to match: `colwise` for its name, and `local_params` "
+    "for the module that reads it",
+    "`rowwise_split_input` takes an unsharded input (PyTorch: "
+    "`RowwiseParallel(input_layouts=Replicate())`); or use `colwise` for the "
+    "layers that produce it",
+    "`colwise_gather_output` gathers the output (PyTorch: "
+    "`ColwiseParallel(output_layouts=Replicate())`)",
+    "`replicated_with_grad_allreduce` sums the gradients of a norm, "
+    "`mla_kv_a_proj` those of a projection's output",
+    "`replicate`, or no entry, does not reduce gradients"};
 
+// Names the layouts of parameters, and the rules that place them. `says_by`: a
+// layout need not come from a rule.
 void name_rules(const RunInput& input, const std::vector<ValueId>& parameters,
-                Diagnostics::Builder& finding) {
+                bool says_by, Diagnostics::Builder& finding) {
   const Program& program = program_of(input);
   for (const ValueId p : parameters) {
     const std::string& name = graph_of(input).values[p].parameter;
     finding.fact(in_backticks(name) + " is sharded as " +
-                 layout_text(reported_layout(program, program.layouts[p], p)));
+                 layout_text(reported_layout(program, program.layouts[p], p)) +
+                 (says_by ? " by " + input.placed_by[p.index()] : ""));
     if (const Span rule = placing_rule(input.of, p)) {
       finding.label(rule, "places " + in_backticks(name));
     }
@@ -563,7 +465,6 @@ void name_rules(const RunInput& input, const std::vector<ValueId>& parameters,
 // rules that place its operands.
 void report_hooked(const RunInput& input, const HookedFault& fault,
                    Diagnostics& diags) {
-  if (input.asked_for != nullptr) return;
   const Graph& graph = graph_of(input);
   const Value& value = graph.values[fault.value];
   auto finding = diags.report(
@@ -576,8 +477,8 @@ void report_hooked(const RunInput& input, const HookedFault& fault,
                               : std::string()) +
                fault.why);
   if (value.node) finding.fact("in " + served_by(graph, value.node));
-  name_rules(input, nearest_parameters(graph, fault.value), finding);
-  finding.help(style_wanted(fault.wants));
+  name_rules(input, nearest_parameters(graph, fault.value), false, finding);
+  finding.help(nth(kStyles, fault.wants));
 }
 
 // Reports the value whose gradient is wrong although the forward pass is right.
@@ -596,23 +497,92 @@ void report_gradient(const RunInput& input, const HookedFault& fault,
   name_rules(input,
              is_parameter ? std::vector{fault.value}
                           : nearest_parameters(graph, fault.value),
-             finding);
-  finding.help(style_wanted(fault.wants));
+             false, finding);
+  finding.help(nth(kStyles, fault.wants));
   finding.help("`--allow SP514` if the plan is only for serving");
 }
 
 }  // namespace
 
+// Tokens are counted once per chosen expert.
+void check_dropped_tokens(const RunInput& input, Diagnostics& diags) {
+  const int64_t dropped = input.outcome.dropped;
+  const int64_t routed = input.outcome.routed;
+  if (dropped == 0 || input.asked_for != nullptr) return;
+  diags
+      .report(Code::DroppedTokens, {},
+              "experts lack capacity for " + count_text(dropped) + " of " +
+                  count_text(routed) + " tokens routed to them (" +
+                  percent_text(static_cast<double>(dropped) /
+                               static_cast<double>(routed)) +
+                  ")")
+      .fact("a dropped token gets no output from that expert")
+      .help("raise `capacity`; at the sequence length no token is dropped");
+}
+
+// Reports choices that rounding would have changed.
+void check_decisions(const RunInput& input, Diagnostics& diags) {
+  const Simulation& outcome = input.outcome;
+  // If the plan is wrong, rounding is not the reason.
+  if (outcome.decision_flips == 0 || input.asked_for != nullptr ||
+      (outcome.mismatch && outcome.mismatch->choice)) {
+    return;
+  }
+  diags
+      .report(Code::DecisionsDiffer, {},
+              "on its own, the sharded run would make " +
+                  plural(outcome.decision_flips, "choice") + " differently")
+      .fact(
+          "both runs used the unsharded run's choices, so that the rest can be "
+          "compared")
+      .help(
+          "rounding flips nearly equal scores; a float32 router with a fixed "
+          "summation order flips fewer");
+}
+
+// Reports why a run is inconclusive, and values that its working precision
+// cannot represent.
+void check_doubts(const RunInput& input, Diagnostics& diags) {
+  if (input.asked_for != nullptr) return report_doubts_of_variant(input, diags);
+  const Simulation& outcome = input.outcome;
+  if (outcome.non_finite) report_non_finite(input, *outcome.non_finite, diags);
+  // Values that are not finite in doubles are not finite in narrower types.
+  if (outcome.non_finite) return report_unseen(input, diags);
+  const auto& overflow = outcome.overflow;
+  const auto& sharded = outcome.sharded_overflow;
+  if (overflow) report_overflow(input, *overflow, false, diags);
+  if (sharded && (!overflow || overflow->value != sharded->value)) {
+    report_overflow(input, *sharded, !overflow, diags);
+  }
+  report_unseen(input, diags);
+  if (!outcome.mismatch) report_unused_experts(input, diags);
+}
+
+void check_amplification(const RunInput& input, Diagnostics& diags) {
+  const Simulation& outcome = input.outcome;
+  if (outcome.mismatch || input.asked_for != nullptr ||
+      !(outcome.error_amplification > kLargeAmplification)) {
+    return;
+  }
+  const std::string message =
+      std::isfinite(outcome.error_amplification)
+          ? fmt::format(
+                "the sharded run's error is {:.3g} times that of "
+                "the unsharded run",
+                outcome.error_amplification)
+          : "the sharded run is inexact where the unsharded one is exact";
+  diags.report(Code::ErrorAmplification, {}, message)
+      .fact("in double precision both agree: the plan is right")
+      .help("sums in fewer or larger parts lose less precision");
+}
+
 void check_mismatch(const RunInput& input, Diagnostics& diags) {
   const Simulation& outcome = input.outcome;
-  if (outcome.hooked && outcome.hooked->fault) {
-    report_hooked(input, *outcome.hooked->fault, diags);
-  }
-  if (outcome.hooked && outcome.hooked->gradient && !input.asked_for) {
-    report_gradient(input, *outcome.hooked->gradient, diags);
+  if (const auto& hooked = outcome.hooked; hooked && !input.asked_for) {
+    if (hooked->fault) report_hooked(input, *hooked->fault, diags);
+    if (hooked->gradient) report_gradient(input, *hooked->gradient, diags);
   }
   if (!outcome.mismatch) return;
-  const Program& program = program_of(input);
   const Graph& graph = graph_of(input);
   const Divergence& at = *outcome.mismatch;
   const Value& value = graph.values[at.value];
@@ -627,7 +597,7 @@ void check_mismatch(const RunInput& input, Diagnostics& diags) {
         .fact(what);
     return;
   }
-  const std::string device = device_text(program.mesh, at.device);
+  const std::string device = device_text(program_of(input).mesh, at.device);
   auto finding =
       diags.report(Code::SimulationMismatch, place_of_value(graph, at.value),
                    "the sharded run computes a different result: " + what +
@@ -656,17 +626,11 @@ void check_mismatch(const RunInput& input, Diagnostics& diags) {
   } else if (input.source == ValueSource::Field) {
     finding.fact("exact integers differ");
   } else {
-    finding.fact("structural error " + fmt::format("{:.2g}", at.error) +
-                 "; a mismatch is above " + fmt::format("{:.2g}", kMismatch));
+    finding.fact(
+        fmt::format("structural error {:.2g}; a mismatch is above {:.2g}",
+                    at.error, kMismatch));
   }
-  for (const ValueId p : nearest_parameters(graph, at.value)) {
-    finding.fact("`" + graph.values[p].parameter + "` is sharded as " +
-                 layout_text(reported_layout(program, program.layouts[p], p)) +
-                 " by " + input.placed_by[p.index()]);
-    if (const Span rule = placing_rule(input.of, p)) {
-      finding.label(rule, "places `" + graph.values[p].parameter + "`");
-    }
-  }
+  name_rules(input, nearest_parameters(graph, at.value), true, finding);
   const bool mapped =
       value.node && graph.nodes[value.node].shard_map.has_value();
   finding.help(at.fault ? fault_help(*at.fault, mapped)

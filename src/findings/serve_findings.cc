@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -42,12 +43,13 @@ std::string sequences_text(const std::array<double, 3>& of) {
                      of[1] == 1 ? "sequence" : "sequences", of[0], of[2]);
 }
 
-bool has_no_change(const ServeInput& input) {
-  return input.tried == nullptr || input.tried->empty();
-}
-
-void help_changes(const ServeInput& input, Diagnostics::Builder& report) {
-  if (input.tried == nullptr) return;
+// Adds the changes that were tried; if there are none, adds `otherwise`.
+void help_changes(const ServeInput& input, Diagnostics::Builder& report,
+                  std::string otherwise = "") {
+  if (input.tried == nullptr || input.tried->empty()) {
+    if (!otherwise.empty()) report.help(std::move(otherwise));
+    return;
+  }
   for (const TriedServing& tried : *input.tried) {
     report.help("with `" + tried.flags + "` it holds " +
                 sequences_text(tried.sequences) +
@@ -70,10 +72,8 @@ void report_missing_at_start(const ServeInput& input, Diagnostics& diags) {
                 bytes_text(serving.share_bytes.lower) +
                 "; its context and connections already use " +
                 bytes_text(serving.missing_at_start) + " of that");
-  if (has_no_change(input)) {
-    report.help("lower `--" + std::string(serving.engine->share_flag) + "`");
-  }
-  help_changes(input, report);
+  help_changes(input, report,
+               "lower `--" + std::string(serving.engine->share_flag) + "`");
 }
 
 // Reports an engine that starts but runs out of memory when it captures graphs
@@ -89,11 +89,9 @@ void report_missing_for_steps(const ServeInput& input, Diagnostics& diags) {
                 " tokens and captured graphs need at least " +
                 bytes_text(serving.missing_for_steps) +
                 " more than the share leaves free");
-  if (has_no_change(input)) {
-    report.help("lower `--" + std::string(serving.engine->share_flag) +
-                "` or `--max-batched-tokens`");
-  }
-  help_changes(input, report);
+  help_changes(input, report,
+               "lower `--" + std::string(serving.engine->share_flag) +
+                   "` or `--max-batched-tokens`");
 }
 
 std::string cache_message(const Serving& serving, bool never) {
@@ -135,12 +133,11 @@ std::string groups_text(const Serving& serving) {
 
 // Returns the flags that would leave more room.
 std::string help_for_cache(const Serving& serving) {
-  const int64_t weights = serving.stage().weights.total;
-  if (weights > serving.share_bytes.upper) {
-    return "shard the weights over more devices, or raise `--" +
-           std::string(serving.engine->share_flag) + "`";
-  }
-  return "shorten `--seq`, use `--kv-dtype f8_e4m3`, or raise `--" +
+  const bool holds_weights =
+      serving.stage().weights.total <= serving.share_bytes.upper;
+  return (holds_weights ? "shorten `--seq`, use `--kv-dtype f8_e4m3`"
+                        : "shard the weights over more devices") +
+         std::string(", or raise `--") +
          std::string(serving.engine->share_flag) + "`";
 }
 
@@ -176,11 +173,10 @@ void check_cache_size(const ServeInput& input, Diagnostics& diags) {
   const ServedStage& stage = serving.stage();
   if (serving.holds(0)) return;
   const bool never = !serving.holds(2);
-  std::string message = cache_message(serving, never);
-  auto report = never
-                    ? diags.report(Code::CacheTooSmall, {}, std::move(message))
-                    : diags.report(Code::CacheTooSmall, Severity::Warning, {},
-                                   std::move(message));
+  auto report = diags.report(
+      Code::CacheTooSmall,
+      never ? code_info(Code::CacheTooSmall).severity : Severity::Warning, {},
+      cache_message(serving, never));
   report.fact("of " + bytes_text(serving.share_bytes.estimate) +
               " per device, weights take " + bytes_text(stage.weights.total) +
               "; the cache gets " +
@@ -202,8 +198,7 @@ void check_cache_size(const ServeInput& input, Diagnostics& diags) {
                                 serving.sequences(2)}));
   }
   const bool known = serving.uncounted.empty() || never;
-  if (known && has_no_change(input)) report.help(help_for_cache(serving));
-  help_changes(input, report);
+  help_changes(input, report, known ? help_for_cache(serving) : "");
 }
 
 }  // namespace shardplan

@@ -2,7 +2,7 @@
 // Findings about specs: the corrections that shapes and the mesh required, and
 // the cost of padding or uneven chunks.
 #include <algorithm>
-#include <climits>
+#include <array>
 #include <map>
 #include <optional>
 #include <set>
@@ -15,6 +15,7 @@
 #include "findings/checks.h"
 #include "findings/findings.h"
 #include "model/units.h"
+#include "resolve/name_resolution.h"
 
 namespace shardplan {
 namespace {
@@ -24,56 +25,41 @@ std::string axis_word(const AxisNames& axes) {
 }
 
 std::string sized(const Mesh& mesh, const AxisNames& axes) {
-  std::string text;
-  for (const AxisName& axis : axes) {
-    if (!text.empty()) text += ", ";
-    text += "axis `" + axis + "` is " + std::to_string(mesh.size_of(axis));
-  }
-  return text;
+  return joined_of(axes, ", ", [&](const AxisName& axis) {
+    return "axis `" + axis + "` is " + std::to_string(mesh.size_of(axis));
+  });
 }
 
-// Returns the requested axes of a dimension that the mesh has.
-AxisNames mesh_axes(const Mesh& mesh, const PartitionSpec& spec, int dim) {
-  AxisNames axes = spec.dims[static_cast<size_t>(dim)];
-  erase_if(axes, [&](const AxisName& a) { return !mesh.find(a); });
-  return axes;
-}
+std::string of_dim(int64_t dim) { return "dimension " + std::to_string(dim); }
 
 // The units of parameters by placement. Facts that follow from all names
 // together are computed on first use.
-class PlacedUnits {
- public:
-  explicit PlacedUnits(const LintInput& input) : input_(input) {}
+struct PlacedUnits {
+  const LintInput& input;
+  std::optional<UnitFacts> known = {};
+  std::vector<std::vector<size_t>> classes_of = {};
 
   // Returns the units in a dimension of a placement, for all names that have
   // it.
   std::vector<Unit> in(size_t placement, int dim) {
-    if (!known_) read();
-    std::vector<Unit> units;
-    for (const size_t number : classes_of_[placement]) {
-      const std::string_view name =
-          input_.manifest.name(input_.folding.classes[number].first);
-      for (const Unit& unit :
-           units_of(name, input_.plan.placements[placement].type, known_->facts,
-                    known_->hints)) {
-        if (unit.dim == dim) units.push_back(unit);
+    if (!known) {
+      known = unit_facts_of(input);
+      classes_of.resize(input.plan.placements.size());
+      for (size_t i = 0; i < input.folding.classes.size(); ++i) {
+        classes_of[input.folding.classes[i].kind].push_back(i);
       }
+    }
+    std::vector<Unit> units;
+    for (const size_t number : classes_of[placement]) {
+      const std::string_view name =
+          input.manifest.name(input.folding.classes[number].first);
+      std::ranges::copy_if(units_of(name, input.plan.placements[placement].type,
+                                    known->facts, known->hints),
+                           std::back_inserter(units),
+                           [&](const Unit& unit) { return unit.dim == dim; });
     }
     return units;
   }
-
- private:
-  void read() {
-    known_ = unit_facts_of(input_);
-    classes_of_.resize(input_.plan.placements.size());
-    for (size_t i = 0; i < input_.folding.classes.size(); ++i) {
-      classes_of_[input_.folding.classes[i].kind].push_back(i);
-    }
-  }
-
-  const LintInput& input_;
-  std::optional<UnitFacts> known_;
-  std::vector<std::vector<size_t>> classes_of_;
 };
 
 // Removes the sizes of an axis that split a unit while the other axes are
@@ -138,34 +124,30 @@ void report_indivisible(const LintInput& input, size_t number,
                         const Correction& correction, int64_t count,
                         PlacedUnits& units, Diagnostics& diags) {
   const Placement& placement = input.plan.placements[number];
-  std::vector<std::string> names =
-      names_of(input.manifest, input.of_placement.of(number));
-  const Mesh& mesh = input.plan.mesh;
-  const AxisNames axes =
-      mesh_axes(mesh, placement.requested_spec(), correction.dim);
-  const int64_t size =
-      stored_shape(placement)[static_cast<size_t>(correction.dim)];
-  const int64_t shards = shard_count(mesh, axes);
-  auto report = diags.report(
-      Code::IndivisibleDimension,
-      input.plan.on_indivisible == OnIndivisible::Error
-          ? Severity::Error
-          : code_info(Code::IndivisibleDimension).severity,
-      {},
-      "dimension " + std::to_string(correction.dim) + " of " +
-          names_text(names) + " is not divisible by " + axis_word(axes));
-  if (input.summary != nullptr) {  // the rest is never shown
-    report.about({placement.rule, correction.dim, ""});
-    name_parameters(report, std::move(names), count);
-    return;
-  }
-  report.label(asked_span(input, placement, correction.dim),
-               "shards dimension " + std::to_string(correction.dim));
-  report.fact("dimension " + std::to_string(correction.dim) + " is " +
-              std::to_string(size) + "; " + sized(mesh, axes) + "; " +
-              std::to_string(size) + " mod " + std::to_string(shards) + " = " +
-              std::to_string(size % shards));
   const std::span<const uint32_t> members = input.of_placement.of(number);
+  std::vector<std::string> names = names_of(input.manifest, members);
+  const Mesh& mesh = input.plan.mesh;
+  // The requested axes that the mesh has.
+  AxisNames axes = nth(placement.requested_spec().dims, correction.dim);
+  erase_if(axes, [&](const AxisName& axis) { return !mesh.find(axis); });
+  const int64_t size = nth(stored_shape(placement), correction.dim);
+  const int64_t shards = shard_count(mesh, axes);
+  const std::string dim = of_dim(correction.dim);
+  auto report =
+      diags.report(Code::IndivisibleDimension,
+                   input.plan.on_indivisible == OnIndivisible::Error
+                       ? Severity::Error
+                       : code_info(Code::IndivisibleDimension).severity,
+                   {},
+                   dim + " of " + names_text(names) + " is not divisible by " +
+                       axis_word(axes));
+  report.about({placement.rule, correction.dim, ""});
+  report.parameters(std::move(names)).findings(count);
+  if (input.summary != nullptr) return;  // the rest is never shown
+  report.label(asked_span(input, placement, correction.dim), "shards " + dim);
+  report.fact(dim + " is " + std::to_string(size) + "; " + sized(mesh, axes) +
+              "; " + std::to_string(size) + " mod " + std::to_string(shards) +
+              " = " + std::to_string(size % shards));
   report.fact(axis_word(correction.dropped) +
               (correction.dropped.size() == 1 ? " is" : " are") +
               " dropped here: " + spec_text(placement.spec) + ", " +
@@ -175,8 +157,6 @@ void report_indivisible(const LintInput& input, size_t number,
       input, members,
       placement.bytes_per_device - requested_bytes(input.plan, placement))));
   report.help(padding_help(size, shards));
-  report.about({placement.rule, correction.dim, ""});
-  name_parameters(report, std::move(names), count);
 }
 
 // Findings about one spec entry of a rule, for all placements that it made.
@@ -196,31 +176,16 @@ struct EntryUse {
   int64_t count = 0;  // of parameters
 };
 
-// Entries beyond the rank. Those without axes are not reported if another one
-// is: one with axes, or an earlier one.
-struct CutEntries {
-  bool has_axes = false;
-  int first_dim = INT_MAX;
-};
-CutEntries cut_entries(const Placement& placement) {
-  CutEntries cut;
+// Entries beyond the rank that have no axes are not reported if another one is:
+// one with axes, or an earlier one. Returns the dimension of those that are.
+std::optional<int> reported_null(const Placement& placement) {
+  std::optional<int> first;
   for (const Correction& correction : placement.corrections) {
     if (correction.code != Code::SpecLongerThanRank) continue;
-    cut.has_axes = cut.has_axes || !correction.dropped.empty();
-    cut.first_dim = std::min(cut.first_dim, correction.dim);
+    if (!correction.dropped.empty()) return std::nullopt;
+    first = std::min(correction.dim, first.value_or(correction.dim));
   }
-  return cut;
-}
-
-bool is_cut_null(const CutEntries& cut, const Correction& correction) {
-  return correction.code == Code::SpecLongerThanRank &&
-         correction.dropped.empty() &&
-         (cut.has_axes || cut.first_dim < correction.dim);
-}
-
-// check_lost_labels reports these.
-bool is_about_names(Code code) {
-  return code == Code::RepeatedLogicalAxis || code == Code::UnplacedLogicalAxis;
+  return first;
 }
 
 // The names that entries may use and their meanings, looked up once for all
@@ -240,8 +205,7 @@ class Entries {
                  plan.declared_axes.end());
     for (const Placement& placement : plan.placements) {
       if (placement.rule < 1 || !placement.resolved) continue;
-      meant_[static_cast<size_t>(placement.rule)].push_back(
-          &*placement.resolved);
+      nth(meant_, placement.rule).push_back(&*placement.resolved);
     }
   }
 
@@ -269,7 +233,7 @@ class Entries {
 
   // Returns the meanings of a rule's spec, one per placement.
   const std::vector<const PartitionSpec*>& meanings(int rule) const {
-    return meant_[static_cast<size_t>(rule)];
+    return nth(meant_, rule);
   }
 
  private:
@@ -283,9 +247,7 @@ class Entries {
 
 // Under `--parity`, a declared axis that the mesh lacks is unknown anyway.
 bool is_declared(const LintInput& input, const AxisName& axis) {
-  if (input.rules == nullptr) return false;
-  const AxisNames& declared = input.rules->declared_axes;
-  return contains(declared, axis);
+  return input.rules != nullptr && contains(input.rules->declared_axes, axis);
 }
 
 // Returns ", view `experts` has ep=8,edp=4".
@@ -317,8 +279,7 @@ void explain_unknown(const LintInput& input, int rule, const AxisName& axis,
     return;
   }
   const bool is_ours = form_of(input) == nullptr;
-  const std::string view =
-      rule < 1 ? "" : plan.rules[static_cast<size_t>(rule) - 1].view;
+  const std::string view = rule < 1 ? "" : rule_of(plan, rule).view;
   report.fact("the mesh has " + mesh_text(plan.mesh) + views_text(plan.mesh));
   if (is_declared(input, axis)) {
     report.fact("the rules declare it, which eFormer and JAX ignore");
@@ -359,8 +320,8 @@ std::string message_of(const EntryKey& key, const EntryUse& use,
       return names + " cannot be placed whole: " + key.reason;
     case Code::SpecLongerThanRank:
       return "the spec of rule " + std::to_string(key.rule) +
-             " has an entry for dimension " + std::to_string(key.dim) +
-             ", but " + key.reason + ": " + names;
+             " has an entry for " + of_dim(key.dim) + ", but " + key.reason +
+             ": " + names;
     default:
       return names + " is replicated because it is small";
   }
@@ -370,14 +331,13 @@ std::string message_of(const EntryKey& key, const EntryUse& use,
 // repeated axis would have saved are unknown, so the held bytes are given.
 std::string loss_of(const EntryKey& key, const EntryUse& use) {
   const std::string held = bytes_text(use.held.most()) + " per device";
-  const std::string dim = "dimension " + std::to_string(key.dim);
   switch (key.code) {
     case Code::NotDealt:
       return "it is replicated, except as the spec shards it: " + held;
     case Code::UnknownAxis:
     case Code::RepeatedAxis:
     case Code::MixedViews:
-      return dim + " of " + names_text(use.names) +
+      return of_dim(key.dim) + " of " + names_text(use.names) +
              " becomes unsharded: " + held;
     case Code::SpecLongerThanRank:
       return "the entry is ignored: " + held;
@@ -390,9 +350,8 @@ std::string loss_of(const EntryKey& key, const EntryUse& use) {
 std::string meaning_text(const LintInput& input, const EntryKey& key,
                          const Entries& entries) {
   if (key.rule < 1) return "";
-  const PartitionSpec& written =
-      input.plan.rules[static_cast<size_t>(key.rule) - 1].spec;
-  const auto dim = static_cast<size_t>(key.dim);
+  const PartitionSpec& written = rule_of(input.plan, key.rule).spec;
+  const size_t dim = to_size(key.dim);
   if (dim >= written.dims.size()) return "";
   const AxisNames& names = written.dims[dim];
   if (std::ranges::none_of(names, [&](const AxisName& name) {
@@ -408,15 +367,28 @@ std::string meaning_text(const LintInput& input, const EntryKey& key,
   return "";
 }
 
+constexpr std::array<std::pair<Code, std::string_view>, 4> kHelpFor = {{
+    {Code::RepeatedAxis, "use each axis for only one dimension of a parameter"},
+    {Code::MixedViews,
+     "use axes of one view in a spec; `view: NAME` in a rule selects the view"},
+    {Code::NotDealt,
+     "use `deal` for experts stored one by one, such as "
+     "`experts.3.up_proj.weight`; shard stacked experts over their expert "
+     "dimension"},
+    {Code::SpecLongerThanRank,
+     "write a separate rule for parameters of this rank"},
+}};
+
 void report_entry(const LintInput& input, const EntryKey& key, EntryUse use,
                   Entries& entries, Diagnostics& diags) {
   const AxisName unknown = entries.first_unknown(use.dropped).value_or("");
   auto report =
       diags.report(key.code, use.where, message_of(key, use, unknown));
+  report.about({key.rule, key.dim, unknown});
   if (input.summary != nullptr) {  // the rest is never shown
-    report.about({key.rule, key.dim, unknown});
-    name_parameters(report, std::move(use.names), use.count);
-    if (use.count == 0) report.findings(1);
+    if (use.count > 0) {
+      report.parameters(std::move(use.names)).findings(use.count);
+    }
     return;
   }
   if (input.rules == nullptr && key.rule > 0) {
@@ -429,32 +401,15 @@ void report_entry(const LintInput& input, const EntryKey& key, EntryUse use,
   if (key.code == Code::UnknownAxis) {
     explain_unknown(input, key.rule, unknown, entries, report);
   }
-  report.about({key.rule, key.dim, unknown});
   report.bytes(static_cast<double>(
       (key.code == Code::SmallParameter ? use.extra : use.held).most()));
   if (key.code == Code::SmallParameter) report.fact(key.reason);
   if (!use.names.empty()) report.fact(loss_of(key, use));
-  if (key.code == Code::RepeatedAxis) {
-    report.help("use each axis for only one dimension of a parameter");
+  for (const auto& [code, help] : kHelpFor) {
+    if (code == key.code) report.help(std::string(help));
   }
-  if (key.code == Code::MixedViews) {
-    report.help(
-        "use axes of one view in a spec; `view: NAME` in a rule selects the "
-        "view");
-  }
-  if (key.code == Code::NotDealt) {
-    report.help(
-        "use `deal` for experts stored one by one, such as "
-        "`experts.3.up_proj.weight`; shard stacked experts over their expert "
-        "dimension");
-  }
-  if (key.code == Code::SpecLongerThanRank) {
-    report.help("write a separate rule for parameters of this rank");
-  }
-  if (use.names.empty()) {
-    report.findings(1);
-  } else {
-    name_parameters(report, std::move(use.names), use.count);
+  if (!use.names.empty()) {
+    report.parameters(std::move(use.names)).findings(use.count);
   }
 }
 
@@ -476,6 +431,11 @@ void add_idle_rules(const LintInput& input, const Entries& known,
                         spec_span(input, key.rule, key.dim)});
     }
   }
+}
+
+bool is_moved(const Placement& placement) {
+  return std::ranges::count(placement.corrections, Code::UnevenShards,
+                            &Correction::code) > 0;
 }
 
 bool is_uneven(const Mesh& mesh, const Placement& placement) {
@@ -505,6 +465,9 @@ double extra_bytes(const LintInput& input, size_t number) {
   return static_cast<double>(held) - even_bytes(input, number);
 }
 
+constexpr const char* kMoreThanEven =
+    " more on the fullest device than even shards would take";
+
 void report_uneven(const LintInput& input, size_t number, int64_t count,
                    PlacedUnits& units, Diagnostics& diags) {
   const Placement& placement = input.plan.placements[number];
@@ -513,93 +476,76 @@ void report_uneven(const LintInput& input, size_t number, int64_t count,
   const Mesh& mesh = input.plan.mesh;
   const Cut cut = cut_of(input.plan.on_indivisible);
   const Shape shape = stored_shape(placement);
-  for (size_t dim = 0; dim < placement.spec.dims.size(); ++dim) {
-    const AxisNames& axes = placement.spec.dims[dim];
-    const int64_t size = shape[dim];
+  for (int dim = 0; dim < std::ssize(placement.spec.dims); ++dim) {
+    const AxisNames& axes = nth(placement.spec.dims, dim);
+    const int64_t size = nth(shape, dim);
     const int64_t shards = shard_count(mesh, axes);
     if (size % shards == 0) continue;
-    auto report = diags.report(
-        Code::UnevenShards, asked_span(input, placement, static_cast<int>(dim)),
-        "dimension " + std::to_string(dim) + " of " + names_text(names) +
-            (cut == Cut::Even ? " is padded over "
-                              : " is sharded unevenly over ") +
-            axis_word(axes));
-    std::string sizes;
-    for (const ShardSize& s : shard_sizes(mesh, axes, cut, size)) {
-      if (!sizes.empty()) sizes += ", ";
-      sizes += std::to_string(s.count) + " of " + std::to_string(s.rows);
-    }
-    report.fact("dimension " + std::to_string(dim) + " is " +
-                std::to_string(size) + "; " + sized(mesh, axes) +
-                "; shards by rows: " + sizes);
+    auto report =
+        diags.report(Code::UnevenShards, asked_span(input, placement, dim),
+                     of_dim(dim) + " of " + names_text(names) +
+                         (cut == Cut::Even ? " is padded over "
+                                           : " is sharded unevenly over ") +
+                         axis_word(axes));
+    const std::string sizes = joined_of(
+        shard_sizes(mesh, axes, cut, size), ", ", [](const ShardSize& s) {
+          return std::to_string(s.count) + " of " + std::to_string(s.rows);
+        });
+    report.fact(of_dim(dim) + " is " + std::to_string(size) + "; " +
+                sized(mesh, axes) + "; shards by rows: " + sizes);
     const double extra = extra_bytes(input, number);
     report.bytes(extra);
-    report.fact(bytes_text(extra) +
-                " more on the fullest device than even shards would take");
+    report.fact(bytes_text(extra) + kMoreThanEven);
     for (const Correction& moved : placement.corrections) {
       if (moved.code != Code::UnevenShards || dim > 0) continue;
-      report.fact("dimension " + std::to_string(moved.dim) + ": " +
-                  moved.reason);
+      report.fact(of_dim(moved.dim) + ": " + moved.reason);
     }
-    report.fact(legal_sizes(input, axes, size,
-                            units.in(number, static_cast<int>(dim))));
+    report.fact(legal_sizes(input, axes, size, units.in(number, dim)));
     report.help(padding_help(size, shards));
-    report.about({placement.rule, static_cast<int>(dim), ""});
-    name_parameters(report, names, count);
+    report.about({placement.rule, dim, ""});
+    report.parameters(names).findings(count);
   }
 }
 
 // Collects the parameters that FSDP2 splits into nearly even rows, as it always
 // does, into one note.
-class RowsNote {
- public:
-  explicit RowsNote(const LintInput& input) : input_(input) {}
+struct RowsNote {
+  const LintInput& input;
+  std::vector<std::string> names = {};
+  AxisNames axes = {};
+  int64_t parameters = 0;
+  int64_t moved = 0;
+  double extra = 0;
 
   void add(size_t number, int64_t count) {
-    const Placement& placement = input_.plan.placements[number];
-    const std::span<const uint32_t> members = input_.of_placement.of(number);
-    for (std::string& name : names_of(input_.manifest, members)) {
-      names_.push_back(std::move(name));
-    }
-    count_ += count;
-    extra_ += extra_bytes(input_, number);
-    for (const Correction& each : placement.corrections) {
-      if (each.code != Code::UnevenShards) continue;
-      moved_ += count;
-      break;
-    }
+    const Placement& placement = input.plan.placements[number];
+    const std::span<const uint32_t> members = input.of_placement.of(number);
+    append_names(input.manifest, members, names);
+    parameters += count;
+    extra += extra_bytes(input, number);
+    if (is_moved(placement)) moved += count;
     for (const AxisName& axis : placement.spec.dims[0]) {
-      if (is_gathered_axis(axis) && !contains(axes_, axis)) {
-        axes_.push_back(axis);
+      if (is_gathered_axis(axis) && !contains(axes, axis)) {
+        axes.push_back(axis);
       }
     }
   }
 
   void report(Diagnostics& diags) {
-    if (count_ == 0) return;
-    const std::string all = names_text(names_);
-    auto note =
-        diags.report(Code::UnevenShards, Severity::Note, {},
-                     "dimension 0 of " + all + " is sharded by rows over " +
-                         axis_word(axes_) + ", as FSDP2 does");
-    note.fact(bytes_text(extra_) +
-              " more on the fullest device than even shards would take");
-    if (moved_ > 0) {
+    if (parameters == 0) return;
+    auto note = diags.report(Code::UnevenShards, Severity::Note, {},
+                             "dimension 0 of " + names_text(names) +
+                                 " is sharded by rows over " + axis_word(axes) +
+                                 ", as FSDP2 does");
+    note.fact(bytes_text(extra) + kMoreThanEven);
+    if (moved > 0) {
       note.fact(
-          "for " + plural(moved_, "parameter") +
+          "for " + plural(moved, "parameter") +
           " the rules name another dimension, which the axis does not divide");
     }
-    note.bytes(extra_);
-    name_parameters(note, std::move(names_), count_);
+    note.bytes(extra);
+    note.parameters(std::move(names)).findings(parameters);
   }
-
- private:
-  const LintInput& input_;
-  std::vector<std::string> names_;
-  AxisNames axes_;
-  int64_t count_ = 0;
-  int64_t moved_ = 0;
-  double extra_ = 0;
 };
 
 }  // namespace
@@ -610,12 +556,12 @@ void check_spec_entries(const LintInput& input, Diagnostics& diags) {
     const Placement& placement = input.plan.placements[i];
     const std::span<const uint32_t> members = input.of_placement.of(i);
     const int64_t count = count_of(input, members);
-    const CutEntries cut = cut_entries(placement);
+    const std::optional<int> null_dim = reported_null(placement);
     std::optional<int64_t> requested;  // bytes, computed on first use
     for (const Correction& correction : placement.corrections) {
       if (correction.code == Code::IndivisibleDimension ||
           correction.code == Code::UnevenShards ||
-          is_about_names(correction.code)) {
+          is_unplaced_label(correction)) {  // check_lost_labels reports these
         continue;
       }
       // A small parameter is one finding, however many dimensions it loses.
@@ -623,7 +569,10 @@ void check_spec_entries(const LintInput& input, Diagnostics& diags) {
           &correction != &placement.corrections.front()) {
         continue;
       }
-      if (is_cut_null(cut, correction)) continue;
+      if (correction.code == Code::SpecLongerThanRank &&
+          correction.dropped.empty() && correction.dim != null_dim) {
+        continue;
+      }
       EntryUse& use =
           entries
               .try_emplace({correction.code, placement.rule, correction.dim,
@@ -637,9 +586,7 @@ void check_spec_entries(const LintInput& input, Diagnostics& diags) {
       if (!requested) requested = requested_bytes(input.plan, placement);
       use.extra.add(members, std::max<int64_t>(
                                  0, placement.bytes_per_device - *requested));
-      for (std::string& name : names_of(input.manifest, members)) {
-        use.names.push_back(std::move(name));
-      }
+      append_names(input.manifest, members, use.names);
     }
   }
   Entries known(input.plan);
@@ -651,8 +598,8 @@ void check_spec_entries(const LintInput& input, Diagnostics& diags) {
 
 void check_divisions(const LintInput& input, Diagnostics& diags) {
   report_uneven_dealing(input, diags);
-  PlacedUnits units(input);
-  RowsNote rows(input);
+  PlacedUnits units{input};
+  RowsNote rows{input};
   for (size_t i = 0; i < input.plan.placements.size(); ++i) {
     const Placement& placement = input.plan.placements[i];
     const int64_t count = count_of(input, input.of_placement.of(i));
@@ -661,10 +608,9 @@ void check_divisions(const LintInput& input, Diagnostics& diags) {
       report_indivisible(input, i, correction, count, units, diags);
     }
     if (allows_uneven(input.plan.on_indivisible)) {
-      const bool moved = std::ranges::any_of(
-          placement.corrections,
-          [](const Correction& c) { return c.code == Code::UnevenShards; });
-      if (!moved && !is_uneven(input.plan.mesh, placement)) continue;
+      if (!is_moved(placement) && !is_uneven(input.plan.mesh, placement)) {
+        continue;
+      }
       const bool little = extra_bytes(input, i) <=
                           input.options.tolerance * even_bytes(input, i);
       if (input.plan.on_indivisible == OnIndivisible::Rows && little) {

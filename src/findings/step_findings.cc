@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+// Says what a training step needs, and what would make it fit.
 #include "findings/step_findings.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "base/text.h"
+#include "base/words.h"
 
 namespace shardplan {
 namespace {
@@ -20,22 +23,48 @@ std::string parts_text(const MemoryBracket& bracket) {
   std::ranges::stable_sort(rows, [](const BracketRow* a, const BracketRow* b) {
     return a->bytes[1] > b->bytes[1];
   });
-  std::string text;
-  for (size_t i = 0; i < std::min(rows.size(), kMostNamed); ++i) {
-    text += (i == 0 ? "" : ", ") + rows[i]->title + " " +
-            bytes_text(rows[i]->bytes[1]);
-  }
-  return text;
+  rows.resize(std::min(rows.size(), kMostNamed));
+  return joined_of(rows, ", ", [](const BracketRow* row) {
+    return row->title + " " + bytes_text(row->bytes[1]);
+  });
 }
 
-std::string alive_text(const MemoryBracket& bracket) {
-  std::string text;
-  for (size_t i = 0; i < std::min(bracket.alive.size(), kMostNamed); ++i) {
-    const AliveRow& row = bracket.alive[i];
-    text += (i == 0 ? "" : ", ") + in_backticks(row.value) + " " +
-            bytes_text(row.bytes);
+std::string alive_text(const std::vector<AliveRow>& alive) {
+  const auto shown = std::span(alive).first(std::min(alive.size(), kMostNamed));
+  return joined_of(shown, ", ", [](const AliveRow& row) {
+    return in_backticks(row.value) + " " + bytes_text(row.bytes);
+  });
+}
+
+// Returns what to change; "" if nothing is known to divide evenly.
+std::string division_help(const DivisionProblem& refusal) {
+  const std::string nearest = std::to_string(refusal.nearest);
+  switch (refusal.what) {
+    case Divided::Batch:
+    case Divided::Tokens:
+      if (refusal.nearest <= 0) return "";
+      return (refusal.what == Divided::Batch ? "use `--batch "
+                                             : "use `--seq ") +
+             nearest +
+             "`, the next that divides evenly, or shard it over fewer devices";
+    case Divided::Heads:
+    case Divided::KvHeads:
+      return "use fewer devices along `--ulysses-axes` or the axes that shard "
+             "heads";
+    case Divided::StateHeads:
+    case Divided::StateGroups:
+      return "use a mesh whose tensor-parallel axis divides them";
+    case Divided::Microbatches:
+      return "use `--microbatches " + nearest +
+             "`, the next that divides evenly, or `--schedule 1f1b`";
+    case Divided::Group:
+      return "use `--schedule interleaved:N`, which groups one micro-batch per "
+             "stage";
+    case Divided::StageLayers:
+      break;
   }
-  return text;
+  return "use `--schedule interleaved:N` with an N that divides the layers of "
+         "each stage, or set the layers of each with `--stages AXIS:L,L,..`";
 }
 
 }  // namespace
@@ -54,10 +83,7 @@ std::vector<std::string> suggested_changes(const StepFinding& finding) {
       others.push_back(&one);
     }
   }
-  std::ranges::stable_sort(others,
-                           [](const TriedChange* a, const TriedChange* b) {
-                             return a->upper < b->upper;
-                           });
+  std::ranges::stable_sort(others, {}, &TriedChange::upper);
   if (others.size() > 2) others.resize(2);
   for (const TriedChange* one : others) {
     add(*one, one->fit.may_fit() ? "it may fit" : "not enough");
@@ -77,43 +103,8 @@ void report_divisions(const std::vector<DivisionProblem>& problems,
   for (const DivisionProblem& refusal : problems) {
     auto report = diags.report(Code::WorkloadDoesNotDivide, {}, refusal.text);
     report.fact("rejected by " + refusal.source);
-    switch (refusal.what) {
-      case Divided::Batch:
-      case Divided::Tokens:
-        if (refusal.nearest > 0) {
-          report.help(std::string("use `") +
-                      (refusal.what == Divided::Batch ? "--batch " : "--seq ") +
-                      std::to_string(refusal.nearest) +
-                      "`, the next that divides evenly, or shard it over fewer "
-                      "devices");
-        }
-        break;
-      case Divided::Heads:
-      case Divided::KvHeads:
-        report.help(
-            "use fewer devices along `--ulysses-axes` or the axes that shard "
-            "heads");
-        break;
-      case Divided::StateHeads:
-      case Divided::StateGroups:
-        report.help("use a mesh whose tensor-parallel axis divides them");
-        break;
-      case Divided::Microbatches:
-        report.help("use `--microbatches " + std::to_string(refusal.nearest) +
-                    "`, the next that divides evenly, or `--schedule 1f1b`");
-        break;
-      case Divided::Group:
-        report.help(
-            "use `--schedule interleaved:N`, which groups one micro-batch per "
-            "stage");
-        break;
-      case Divided::StageLayers:
-        report.help(
-            "use `--schedule interleaved:N` with an N that divides the layers "
-            "of each stage, or set the layers of each with `--stages "
-            "AXIS:L,L,..`");
-        break;
-    }
+    std::string help = division_help(refusal);
+    if (!help.empty()) report.help(std::move(help));
   }
 }
 
@@ -134,7 +125,8 @@ void report_step(const StepFinding& finding, Diagnostics& diags) {
   report.fact("estimate " + bytes_text(bracket.estimate()) + ": " +
               parts_text(bracket));
   if (!bracket.alive.empty()) {
-    report.fact("peak: " + bracket.moment + ", mostly " + alive_text(bracket));
+    report.fact("peak: " + bracket.moment + ", mostly " +
+                alive_text(bracket.alive));
   }
   report.fact(finding.limit.name + ": " + bytes_text(usable) + " usable");
   if (const std::string each = stage_limits_text(finding.limit);
@@ -148,8 +140,9 @@ void report_step(const StepFinding& finding, Diagnostics& diags) {
   if (std::ranges::none_of(finding.tried, fits)) {
     report.fact("no change tried guarantees a fit");
   }
-  for (std::string& text : suggested_changes(finding))
+  for (std::string& text : suggested_changes(finding)) {
     report.help(std::move(text));
+  }
 }
 
 }  // namespace shardplan

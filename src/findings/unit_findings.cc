@@ -14,6 +14,7 @@
 #include "base/words.h"
 #include "findings/checks.h"
 #include "findings/findings.h"
+#include "resolve/correct.h"
 #include "resolve/resolve.h"
 
 namespace shardplan {
@@ -26,8 +27,8 @@ std::string share_text(int64_t units, int64_t devices, std::string_view name) {
   const int64_t common = std::gcd(units, devices);
   const int64_t parts = devices / common;
   const int64_t whole = units / common;
-  const bool vowel = name.starts_with('e');
-  const std::string one = (vowel ? "an " : "a ") + std::string(name);
+  const std::string one =
+      (name.starts_with('e') ? "an " : "a ") + std::string(name);
   if (whole == 1 && parts == 2) return "half " + one;
   return number(whole) + "/" + number(parts) + " of " + one;
 }
@@ -35,18 +36,8 @@ std::string share_text(int64_t units, int64_t devices, std::string_view name) {
 // Returns the name of the dimension's lines: the last one of a matrix has
 // columns.
 std::string_view lines_name(const SplitUnit& split) {
-  const bool last =
-      static_cast<size_t>(split.unit.dim) + 1 == split.type.shape.size();
-  return last && split.type.shape.size() > 1 ? "columns" : "rows";
-}
-
-std::string part_names(const Unit& unit) {
-  std::string text;
-  for (size_t i = 0; i < unit.parts.size(); ++i) {
-    if (i > 0) text += i + 1 == unit.parts.size() ? " and " : ", ";
-    text += unit.parts[i].name;
-  }
-  return text;
+  const auto rank = std::ssize(split.type.shape);
+  return rank > 1 && split.unit.dim + 1 == rank ? "columns" : "rows";
 }
 
 // Returns "device 0 would hold gate rows 0-2047 and no up rows".
@@ -72,9 +63,9 @@ std::string first_shard_text(const SplitUnit& split) {
 }
 
 std::string packed_fact(const SplitUnit& split) {
-  return part_names(split.unit) + " are side by side in the " +
-         number(split.size) + " " + std::string(lines_name(split)) + ": " +
-         first_shard_text(split);
+  return joined(all_names(split.unit.parts), ", ", " and ") +
+         " are side by side in the " + number(split.size) + " " +
+         std::string(lines_name(split)) + ": " + first_shard_text(split);
 }
 
 std::string block_fact(const SplitUnit& split) {
@@ -98,19 +89,15 @@ std::vector<int64_t> legal_counts(const SplitUnit& split, int64_t others,
                                   const Declarations& declared) {
   const Unit& unit = split.unit;
   std::set<int64_t> candidates = {1};
-  const int64_t logical = split.type.shape[static_cast<size_t>(unit.dim)];
-  if (logical > 0) {
-    for (const int64_t n : common_divisors(logical, logical, logical)) {
+  const auto add_divisors = [&](int64_t size) {
+    if (size <= 0) return;
+    for (const int64_t n : common_divisors(size, size, size)) {
       if (n % others == 0) candidates.insert(n / others);
     }
-  }
+  };
+  add_divisors(nth(split.type.shape, unit.dim));
   // Replication stores more rows than the checkpoint has.
-  if (declared.replicate_kv_heads && unit.queries > 0) {
-    for (const int64_t n :
-         common_divisors(unit.queries, unit.queries, unit.queries)) {
-      if (n % others == 0) candidates.insert(n / others);
-    }
-  }
+  if (declared.replicate_kv_heads) add_divisors(unit.queries);
   std::vector<int64_t> legal;
   for (const int64_t n : candidates) {
     if (!is_cut(unit, n * others, declared)) legal.push_back(n);
@@ -122,20 +109,181 @@ bool is_kv(const Unit& unit) {
   return unit.kind == UnitKind::KvHead || unit.kind == UnitKind::HeadGroup;
 }
 
+// One unit of one placement, and the classes in which it is split; keys and
+// values are alike.
+struct Finding {
+  SplitUnit split;
+  uint32_t placement = 0;
+  std::vector<uint32_t> classes;
+};
+
+// Returns the declarations, if the placement is stored as declared. A plan that
+// was edited by hand may have the one without the other.
+Declarations declared_for(const LintInput& input, std::string_view name,
+                          const Placement& placement, const UnitFacts& known) {
+  if (!input.plan.declarations.any()) return {};
+  const std::vector<StoredDim> expected =
+      stored_dims(name, placement.type, placement.spec, input.plan.mesh,
+                  input.plan.declarations, known);
+  const auto has_size = [](const StoredDim& a, const StoredDim& b) {
+    return a.dim == b.dim && a.size == b.size;
+  };
+  const bool same =
+      std::ranges::equal(expected, placement.stored_dims, has_size);
+  return same ? input.plan.declarations : Declarations();
+}
+
+std::vector<Finding> split_units(const LintInput& input,
+                                 const ParameterClass& c,
+                                 const UnitFacts& known) {
+  const Placement& placement = input.plan.placements[c.kind];
+  std::vector<Finding> result;
+  if (placement.shards == 1) return result;
+  const std::string_view name = input.manifest.name(c.first);
+  Declarations declared = declared_for(input, name, placement, known);
+  if (placement.rule > 0 && rule_of(input.plan, placement.rule).shards_parts) {
+    declared.interleave_gate_up = declared.interleave_qkv = true;
+  }
+  // A tensor that a hook gathers before anything reads it may be split
+  // anywhere.
+  const bool is_put_together =
+      placement.rule > 0 &&
+      rule_of(input.plan, placement.rule).hook.output_layout ==
+          HookLayout::Whole;
+  const Shape stored = stored_shape(placement);
+  for (const Unit& unit :
+       units_of(name, placement.type, known.facts, known.hints)) {
+    const size_t dim = to_size(unit.dim);
+    if (dim >= placement.spec.dims.size()) continue;
+    if (is_put_together && !unit.atomic) continue;
+    SplitUnit split{unit, cutting_axes(unit, placement.spec.dims[dim]), 1,
+                    placement.type, stored[dim]};
+    split.shards = shard_count(input.plan.mesh, split.axes);
+    erase_if(split.axes, [&](const AxisName& axis) {
+      return input.plan.mesh.size_of(axis) == 1;
+    });
+    if (is_cut(unit, split.shards, declared)) {
+      result.push_back({std::move(split), c.kind, {}});
+    }
+  }
+  return result;
+}
+
+// Returns the severity. Splitting a group of experts is common (DeepSeek runs
+// like this) and only means more traffic. Layers over an axis that gathers are
+// slow, not wrong. Half of a stored block does not exist, wherever the facts
+// come from.
+Severity severity_of(const SplitUnit& split, const UnitFacts& known) {
+  if (split.unit.kind == UnitKind::ExpertGroup) return Severity::Note;
+  if (split.unit.atomic) return Severity::Error;
+  const bool gathers = std::ranges::all_of(split.axes, is_gathered_axis);
+  // Blocks are never inferred from a name, but given by facts or scales.
+  const bool is_known =
+      known.are_trusted() || split.unit.kind == UnitKind::QuantBlock;
+  return is_known && !gathers ? Severity::Error : Severity::Warning;
+}
+
+// Returns the blocks that the scales of a weight imply, if the facts give
+// others, and whether the scales are split; "" if they agree.
+std::string scales_text(const SplitUnit& split, const UnitFacts& known,
+                        std::string_view name) {
+  const QuantBlocks* of_scales =
+      split.unit.kind == UnitKind::QuantBlock
+          ? find_blocks(known.hints.blocks, name, split.type.shape)
+          : nullptr;
+  if (of_scales == nullptr) return "";
+  const size_t dim = to_size(split.unit.dim);
+  const auto& said = dim + 1 == split.type.shape.size()
+                         ? known.facts.quant_columns
+                         : known.facts.quant_rows;
+  if (said == of_scales->blocks[dim] || of_scales->blocks[dim] < 2) return "";
+  std::string text = in_backticks(of_scales->scales) + " " +
+                     shape_text(of_scales->scales_shape) +
+                     " implies blocks of " +
+                     std::to_string(of_scales->blocks[dim]) + " in dimension " +
+                     std::to_string(dim);
+  if (of_scales->placed && dim < of_scales->scales_shape.size() &&
+      of_scales->scales_shape.size() == split.type.shape.size() &&
+      of_scales->scales_shape[dim] % split.shards != 0) {
+    text += "; " + std::to_string(split.shards) + " shards do not divide its " +
+            std::to_string(of_scales->scales_shape[dim]) +
+            ", so the scales would be replicated";
+  }
+  return text;
+}
+
+// Packed tensors and stacks are recognized by names and shapes alone.
+bool rests_on_facts(UnitKind kind) {
+  return kind != UnitKind::PackedGateUp && kind != UnitKind::GateUpPair &&
+         kind != UnitKind::QuantBlock && kind != UnitKind::Layer;
+}
+
+// Returns how much more all parameters would need without the axes that split
+// the unit.
+std::string whole_text(const LintInput& input, const Finding& finding,
+                       int64_t parameters) {
+  const Placement& placement = input.plan.placements[finding.placement];
+  Placement whole = placement;
+  erase_if(nth(whole.spec.dims, finding.split.unit.dim),
+           [&](const AxisName& a) { return contains(finding.split.axes, a); });
+  measure(whole, input.plan.mesh, input.plan.on_indivisible);
+  return "replicating them would take " +
+         bytes_text(static_cast<double>(whole.bytes_per_device -
+                                        placement.bytes_per_device) *
+                    static_cast<double>(parameters)) +
+         " more per device";
+}
+
+void report_split(const LintInput& input, const Finding& finding,
+                  const UnitFacts& known, Diagnostics& diags) {
+  const SplitUnit& split = finding.split;
+  const Placement& placement = input.plan.placements[finding.placement];
+  const Declarations& declared = input.plan.declarations;
+  std::vector<std::string> names;
+  int64_t count = 0;
+  PerDevice held(input);  // parameters
+  for (const uint32_t number : finding.classes) {
+    count += input.folding.classes[number].count;
+    held.add(input.of_class.of(number), 1);
+    append_names(input.manifest, input.of_class.of(number), names);
+  }
+  auto report = diags.report(
+      Code::SplitUnit, severity_of(split, known), {},
+      split_message(split, input.plan.mesh) + " " + names_text(names));
+  report.label(asked_span(input, placement, split.unit.dim),
+               "shards dimension " + std::to_string(split.unit.dim));
+  report.fact(split_fact(split));
+  report.fact(legal_sizes(split, input.plan.mesh, declared));
+  const auto most = static_cast<int64_t>(held.most());
+  report.fact(whole_text(input, finding, most));
+  const std::string scales = scales_text(split, known, names.front());
+  if (!scales.empty()) report.fact(scales);
+  const bool needs_facts = rests_on_facts(split.unit.kind);
+  for (const std::string& why : known.why) {
+    if (needs_facts) report.fact(why);
+  }
+  for (std::string& help : split_help(split, declared)) {
+    report.help(std::move(help));
+  }
+  if (needs_facts && !known.are_trusted()) {
+    report.help(
+        "to be sure, give `heads`, `kv_heads` and `head_dim` as `facts` of the "
+        "manifest, or put the model's config.json next to it");
+  }
+  report.about({placement.rule, split.unit.dim, ""});
+  report.bytes(static_cast<double>(placement.bytes_per_device) *
+               static_cast<double>(most));
+  report.parameters(std::move(names)).findings(count);
+}
+
 }  // namespace
 
 std::string split_message(const SplitUnit& split, const Mesh& mesh) {
-  std::string axes;
-  for (const AxisName& axis : split.axes) {
-    if (!axes.empty()) axes += ",";
-    axes += axis + "=" + number(mesh.size_of(axis));
-  }
-  const std::string name(unit_name(split.unit.kind));
-  if (split.unit.kind == UnitKind::Layer) {
-    return axes + " splits the stacked layers of";
-  }
-  return axes + " splits the " + name +
-         (split.unit.parts.empty() ? "s of" : " of");
+  const Unit& unit = split.unit;
+  return sizes_text(mesh, split.axes) + " splits the " +
+         (unit.kind == UnitKind::Layer ? "stacked layer"
+                                       : std::string(unit_name(unit.kind))) +
+         (unit.parts.empty() ? "s of" : " of");
 }
 
 std::string split_fact(const SplitUnit& split) {
@@ -203,184 +351,6 @@ std::vector<std::string> split_help(const SplitUnit& split,
   return help;
 }
 
-namespace {
-
-// One unit of one placement, and the classes in which it is split; keys and
-// values are alike.
-struct Finding {
-  SplitUnit split;
-  uint32_t placement = 0;
-  std::vector<uint32_t> classes;
-};
-
-// Returns the declarations, if the placement is stored as declared. A plan that
-// was edited by hand may have the one without the other.
-Declarations declared_for(const LintInput& input, std::string_view name,
-                          const Placement& placement, const UnitFacts& known) {
-  if (!input.plan.declarations.any()) return {};
-  const std::vector<StoredDim> expected =
-      stored_dims(name, placement.type, placement.spec, input.plan.mesh,
-                  input.plan.declarations, known);
-  const bool same =
-      std::ranges::equal(expected, placement.stored_dims,
-                         [](const StoredDim& a, const StoredDim& b) {
-                           return a.dim == b.dim && a.size == b.size;
-                         });
-  return same ? input.plan.declarations : Declarations();
-}
-
-std::vector<Finding> split_units(const LintInput& input,
-                                 const ParameterClass& c,
-                                 const UnitFacts& known) {
-  const Placement& placement = input.plan.placements[c.kind];
-  std::vector<Finding> result;
-  if (placement.shards == 1) return result;
-  const std::string_view name = input.manifest.name(c.first);
-  Declarations declared = declared_for(input, name, placement, known);
-  if (placement.rule > 0 &&
-      input.plan.rules[static_cast<size_t>(placement.rule) - 1].shards_parts) {
-    declared.interleave_gate_up = declared.interleave_qkv = true;
-  }
-  // A tensor that a hook gathers before anything reads it may be split
-  // anywhere.
-  const bool is_put_together =
-      placement.rule > 0 &&
-      input.plan.rules[static_cast<size_t>(placement.rule) - 1]
-              .hook.output_layout == HookLayout::Whole;
-  const Shape stored = stored_shape(placement);
-  for (const Unit& unit :
-       units_of(name, placement.type, known.facts, known.hints)) {
-    const auto dim = static_cast<size_t>(unit.dim);
-    if (dim >= placement.spec.dims.size()) continue;
-    if (is_put_together && !unit.atomic) continue;
-    SplitUnit split{unit, cutting_axes(unit, placement.spec.dims[dim]), 1,
-                    placement.type, stored[dim]};
-    split.shards = shard_count(input.plan.mesh, split.axes);
-    erase_if(split.axes, [&](const AxisName& axis) {
-      return input.plan.mesh.size_of(axis) == 1;
-    });
-    if (is_cut(unit, split.shards, declared)) {
-      result.push_back({std::move(split), c.kind, {}});
-    }
-  }
-  return result;
-}
-
-// Returns the severity. Splitting a group of experts is common (DeepSeek runs
-// like this) and only means more traffic. Layers over an axis that gathers are
-// slow, not wrong. Half of a stored block does not exist, wherever the facts
-// come from.
-Severity severity_of(const SplitUnit& split, const UnitFacts& known) {
-  if (split.unit.kind == UnitKind::ExpertGroup) return Severity::Note;
-  if (split.unit.atomic) return Severity::Error;
-  const bool gathers = std::ranges::all_of(split.axes, is_gathered_axis);
-  // Blocks are never inferred from a name, but given by facts or scales.
-  const bool is_known =
-      known.are_trusted() || split.unit.kind == UnitKind::QuantBlock;
-  return is_known && !gathers ? Severity::Error : Severity::Warning;
-}
-
-// Returns the blocks that the scales of a weight imply, if the facts give
-// others, and whether the scales are split; "" if they agree.
-std::string scales_text(const SplitUnit& split, const UnitFacts& known,
-                        std::string_view name) {
-  const QuantBlocks* of_scales =
-      split.unit.kind == UnitKind::QuantBlock
-          ? find_blocks(known.hints.blocks, name, split.type.shape)
-          : nullptr;
-  if (of_scales == nullptr) return "";
-  const auto dim = static_cast<size_t>(split.unit.dim);
-  const auto& said = dim + 1 == split.type.shape.size()
-                         ? known.facts.quant_columns
-                         : known.facts.quant_rows;
-  if (said == of_scales->blocks[dim] || of_scales->blocks[dim] < 2) return "";
-  std::string text = in_backticks(of_scales->scales) + " " +
-                     shape_text(of_scales->scales_shape) +
-                     " implies blocks of " +
-                     std::to_string(of_scales->blocks[dim]) + " in dimension " +
-                     std::to_string(dim);
-  if (of_scales->placed && dim < of_scales->scales_shape.size() &&
-      of_scales->scales_shape.size() == split.type.shape.size() &&
-      of_scales->scales_shape[dim] % split.shards != 0) {
-    text += "; " + std::to_string(split.shards) + " shards do not divide its " +
-            std::to_string(of_scales->scales_shape[dim]) +
-            ", so the scales would be replicated";
-  }
-  return text;
-}
-
-// Packed tensors and stacks are recognized by names and shapes alone.
-bool rests_on_facts(UnitKind kind) {
-  return kind != UnitKind::PackedGateUp && kind != UnitKind::GateUpPair &&
-         kind != UnitKind::QuantBlock && kind != UnitKind::Layer;
-}
-
-// Returns how much more all parameters would need without the axes that split
-// the unit.
-std::string whole_text(const LintInput& input, const Finding& finding,
-                       int64_t parameters) {
-  const Placement& placement = input.plan.placements[finding.placement];
-  Placement whole = placement;
-  erase_if(whole.spec.dims[static_cast<size_t>(finding.split.unit.dim)],
-           [&](const AxisName& a) {
-             const AxisNames& cutting = finding.split.axes;
-             return contains(cutting, a);
-           });
-  measure(whole, input.plan.mesh, input.plan.on_indivisible);
-  return "replicating them would take " +
-         bytes_text(static_cast<double>(whole.bytes_per_device -
-                                        placement.bytes_per_device) *
-                    static_cast<double>(parameters)) +
-         " more per device";
-}
-
-void report_split(const LintInput& input, const Finding& finding,
-                  const UnitFacts& known, Diagnostics& diags) {
-  const SplitUnit& split = finding.split;
-  const Placement& placement = input.plan.placements[finding.placement];
-  const Declarations& declared = input.plan.declarations;
-  std::vector<std::string> names;
-  int64_t count = 0;
-  PerDevice held(input);  // parameters
-  for (const uint32_t number : finding.classes) {
-    count += input.folding.classes[number].count;
-    held.add(input.of_class.of(number), 1);
-    for (std::string& member :
-         names_of(input.manifest, input.of_class.of(number))) {
-      names.push_back(std::move(member));
-    }
-  }
-  auto report = diags.report(
-      Code::SplitUnit, severity_of(split, known), {},
-      split_message(split, input.plan.mesh) + " " + names_text(names));
-  report.label(asked_span(input, placement, split.unit.dim),
-               "shards dimension " + std::to_string(split.unit.dim));
-  report.fact(split_fact(split));
-  report.fact(legal_sizes(split, input.plan.mesh, declared));
-  const auto most = static_cast<int64_t>(held.most());
-  report.fact(whole_text(input, finding, most));
-  const std::string scales = scales_text(split, known, names.front());
-  if (!scales.empty()) report.fact(scales);
-  const bool needs_facts = rests_on_facts(split.unit.kind);
-  for (const std::string& why : known.why) {
-    if (needs_facts) report.fact(why);
-  }
-  for (std::string& help : split_help(split, declared)) {
-    report.help(std::move(help));
-  }
-  if (needs_facts && !known.are_trusted()) {
-    report.help(
-        "to be sure, give `heads`, `kv_heads` and `head_dim` as `facts` of the "
-        "manifest, or put the model's config.json next to it");
-  }
-  report.about({placement.rule, split.unit.dim, ""});
-  report.bytes(static_cast<double>(placement.bytes_per_device) *
-               static_cast<double>(most));
-  name_parameters(report, std::move(names), count);
-}
-
-}  // namespace
-
 void check_split_units(const LintInput& input, Diagnostics& diags) {
   const UnitFacts known = unit_facts_of(input);
   std::vector<Finding> findings;
@@ -399,240 +369,6 @@ void check_split_units(const LintInput& input, Diagnostics& diags) {
   for (const Finding& finding : findings) {
     report_split(input, finding, known, diags);
   }
-}
-
-// Sharding that a plan as a whole lacks: unused axes, large replicated
-// parameters, and requested sharding that was lost.
-
-namespace {
-
-bool has_parameter(const AxisNames& axes, const AxisName& axis) {
-  return contains(axes, axis);
-}
-
-// Returns whether the axis is reported as SP208.
-bool is_unmentioned(const LintInput& input, const AxisName& axis) {
-  const auto& all = input.naming.axes;
-  return std::ranges::any_of(
-      all, [&](const auto& each) { return each.axis == axis; });
-}
-
-// Returns whether rules shard nothing because names or axes differ. The
-// replication is then a consequence, and no other rule would help.
-bool is_for_others(const LintInput& input) {
-  const NamingMismatch& naming = input.naming;
-  return naming.of_names || naming.of_labels ||
-         std::ranges::any_of(naming.axes, [](const auto& each) {
-           return !each.in_rules.empty();
-         });
-}
-
-StagedCounts counts_by_placement(const LintInput& input) {
-  if (input.summary != nullptr) {
-    return placed_counts(input.plan, input.summary->counts);
-  }
-  return staged_counts(input.plan.placement_of, input.plan.placements.size(),
-                       input.options.stages.get());
-}
-
-// Returns the devices that hold the layers of one stage; all without a
-// pipeline.
-int64_t devices_of_stage(const LintInput& input) {
-  const Mesh& mesh = input.plan.mesh;
-  const AxisName& axis = input.options.pipeline_axis;
-  return mesh.find(axis) ? mesh.devices() / mesh.size_of(axis) : mesh.devices();
-}
-
-int64_t total_bytes(const LintInput& input) {
-  return input.summary == nullptr ? input.manifest.total_bytes()
-                                  : input.summary->total_bytes;
-}
-
-}  // namespace
-
-// Returns the bytes on the fullest device; for a view, those placed over it.
-static int64_t held_over(const LintInput& input, std::string_view view) {
-  if (view.empty()) return input.memory.max;
-  PerDevice held(input);
-  for (size_t i = 0; i < input.plan.placements.size(); ++i) {
-    const Placement& placement = input.plan.placements[i];
-    if (placement.view != view) continue;
-    held.add(input.of_placement.of(i), placement.bytes_per_device);
-  }
-  return static_cast<int64_t>(held.most());
-}
-
-void check_unused_axes(const LintInput& input, Diagnostics& diags) {
-  check_unused_views(input, diags);
-  // It is not known what rules would shard that match no name.
-  if (input.naming.of_names || input.naming.of_labels) return;
-  const std::vector<AxisSaving> savings =
-      axis_savings(input.plan, counts_by_placement(input));
-  const bool any_sharded = std::ranges::any_of(
-      savings, [](const AxisSaving& each) { return each.sharded_tensors > 0; });
-  for (const AxisSaving& saving : savings) {
-    const AxisNames& zero = input.options.zero_axes;
-    const std::string view = view_with_axis(input.plan.mesh, saving.axis);
-    if (saving.size == 1 || saving.sharded_tensors > 0 ||
-        (!view.empty() && !is_placed_over(input.plan, view)) ||
-        saving.axis == input.options.pipeline_axis ||
-        has_parameter(zero, saving.axis) ||
-        is_unmentioned(input, saving.axis)) {
-      continue;
-    }
-    // Copies over an axis of sequences or tokens are meant, unless nothing at
-    // all is sharded.
-    const bool meant =
-        (is_data_axis(saving.axis) || saving.axis == "cp") && any_sharded;
-    auto report = diags.report(
-        Code::UnusedAxis,
-        meant ? Severity::Note : code_info(Code::UnusedAxis).severity, {},
-        "axis `" + saving.axis + "` shards no parameter");
-    const int64_t held = held_over(input, view);
-    report.bytes(static_cast<double>(held - ceil_div(held, saving.size)));
-    report.fact((view.empty() ? std::string("every parameter")
-                              : "every parameter over view `" + view + "`") +
-                " is replicated " + std::to_string(saving.size) +
-                " times over `" + saving.axis +
-                "`; sharding all of them over it would save " +
-                bytes_text(held - ceil_div(held, saving.size)) + " per device");
-    report.about({0, -1, saving.axis});
-    report.help(help_to_name(input, saving.axis) +
-                (view.empty() ? "" : " with `view: " + view + "`"));
-    if (!meant) {
-      report.help("`--allow SP204` if it is only for data parallelism");
-    }
-  }
-}
-
-namespace {
-
-// A parameter counts as large from 1 MiB and a thousandth of the model.
-constexpr int64_t kLargeBytes = int64_t{1} << 20;
-constexpr int64_t kLargeFraction = 1000;
-
-}  // namespace
-
-void check_large_replicas(const LintInput& input, Diagnostics& diags) {
-  // With stages, only the devices of one stage hold a replicated parameter.
-  const int64_t devices = devices_of_stage(input);
-  const bool staged = devices < input.plan.mesh.devices();
-  if (devices == 1 || !input.options.zero_axes.empty() ||
-      is_for_others(input)) {
-    return;
-  }
-  for (size_t i = 0; i < input.folding.classes.size(); ++i) {
-    const ParameterClass& c = input.folding.classes[i];
-    const Placement& placement = input.plan.placements[c.kind];
-    const int64_t bytes = placement.type.bytes();
-    // Effects of corrections or a missing rule are reported there.
-    const bool is_spread = placement.dealt && placement.dealt->size > 1;
-    if (placement.shards > 1 || is_spread || !placement.corrections.empty() ||
-        input.plan.is_unmatched(placement) || bytes < kLargeBytes ||
-        bytes < total_bytes(input) / kLargeFraction) {
-      continue;
-    }
-    std::vector<std::string> names =
-        names_of(input.manifest, input.of_class.of(i));
-    auto report = diags.report(
-        Code::LargeReplicatedParameter, asked_span(input, placement, 0),
-        std::string(staged ? "every device of a stage" : "every device") +
-            " holds all of " + names_text(names));
-    const Int128 held = per_device(input, input.of_class.of(i), 1);
-    report.fact(type_text(placement.type) + " is " + bytes_text(bytes * held) +
-                " per device; sharded over all " + count_text(devices) +
-                " devices" + (staged ? " of a stage" : "") + " it would be " +
-                bytes_text(ceil_div(bytes, devices) * held));
-    report.bytes(static_cast<double>(bytes * held));
-    report.help(is_of_dialect(input, placement.rule)
-                    ? "no entry of the plan names it; add one with the style "
-                      "whose collectives the module needs"
-                    : "shard a dimension in " +
-                          rule_text(input.plan, placement.rule));
-    report.about({placement.rule, -1, ""});
-    name_parameters(report, std::move(names), c.count);
-  }
-}
-
-namespace {
-
-// Returns "SP203" or "SP203 or SP207": the corrections that can cost memory.
-std::string causes(const Plan& plan) {
-  std::set<Code> codes;
-  for (const Placement& placement : plan.placements) {
-    for (const Correction& correction : placement.corrections) {
-      if (correction.code == Code::IndivisibleDimension ||
-          correction.code == Code::UnevenShards ||
-          correction.code == Code::SmallParameter) {
-        codes.insert(correction.code);
-      }
-    }
-  }
-  return joined_of(codes, " or ",
-                   [&](const Code code) { return code_id(code); });
-}
-
-void report_lost_bytes(const LintInput& input, Diagnostics& diags) {
-  PerDevice asked_of(input);
-  std::vector<std::pair<Int128, size_t>> losses;  // extra bytes, placement
-  for (size_t i = 0; i < input.plan.placements.size(); ++i) {
-    const Placement& placement = input.plan.placements[i];
-    const std::span<const uint32_t> members = input.of_placement.of(i);
-    const int64_t requested = requested_bytes(input.plan, placement);
-    asked_of.add(members, requested);
-    const Int128 extra =
-        per_device(input, members, placement.bytes_per_device - requested);
-    if (extra > 0) losses.emplace_back(extra, i);
-  }
-  const Int128 asked = asked_of.most();
-  const Int128 growth = static_cast<Int128>(input.memory.max) - asked;
-  const double fraction =
-      asked == 0 ? 0 : static_cast<double>(growth) / static_cast<double>(asked);
-  if (growth <= 0 || fraction <= input.options.tolerance) return;
-  std::ranges::stable_sort(
-      losses, [](const auto& a, const auto& b) { return a.first > b.first; });
-  auto report =
-      diags.report(Code::ShardingLost, {},
-                   "dropped sharding costs " + bytes_text(growth) +
-                       " per device (+" + percent_text(fraction) + ")");
-  report.fact("the fullest device holds " + bytes_text(input.memory.max) +
-              "; with the requested specs, padded, it would hold " +
-              bytes_text(asked));
-  report.bytes(static_cast<double>(growth));
-  report.fact("the tolerance is " + percent_text(input.options.tolerance));
-  constexpr size_t kShown = 3;
-  for (size_t i = 0; i < std::min(kShown, losses.size()); ++i) {
-    const std::vector<std::string> names =
-        names_of(input.manifest, input.of_placement.of(losses[i].second));
-    report.fact(names_text(names) + ": " + bytes_text(losses[i].first));
-  }
-  report.help("fix what " + causes(input.plan) +
-              " reports, or raise `--tolerance`");
-}
-
-void report_replicated_bytes(const LintInput& input, Diagnostics& diags) {
-  if (!input.options.max_replicated) return;
-  const Balance ratios = balance(input.plan, counts_by_placement(input),
-                                 total_bytes(input), input.memory);
-  if (ratios.replicated_fraction <= *input.options.max_replicated) return;
-  diags
-      .report(Code::ShardingLost, {},
-              percent_text(ratios.replicated_fraction) +
-                  " of the bytes are not sharded at all")
-      .fact("they take " +
-            bytes_text(ratios.replicated_fraction *
-                       static_cast<double>(total_bytes(input))) +
-            " on every device")
-      .fact("`--max-replicated` allows " +
-            percent_text(*input.options.max_replicated))
-      .help("`shardplan analyze` lists where replication comes from");
-}
-
-}  // namespace
-
-void check_lost_sharding(const LintInput& input, Diagnostics& diags) {
-  report_lost_bytes(input, diags);
-  report_replicated_bytes(input, diags);
 }
 
 }  // namespace shardplan

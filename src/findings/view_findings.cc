@@ -19,17 +19,6 @@
 #include "model/units.h"
 
 namespace shardplan {
-
-bool is_placed_over(const Plan& plan, std::string_view view) {
-  return std::ranges::any_of(plan.placements, [&](const Placement& placement) {
-    return placement.view == view;
-  });
-}
-
-std::string view_with_axis(const Mesh& mesh, const AxisName& axis) {
-  return std::string(mesh.view_of({axis}).value_or(""));
-}
-
 namespace {
 
 // Returns the views that have rules.
@@ -44,127 +33,6 @@ std::set<std::string> views_of_rules(const LintInput& input) {
   views.erase("");
   return views;
 }
-
-}  // namespace
-
-bool is_view_of_rules(const LintInput& input, const std::string& view) {
-  return views_of_rules(input).contains(view);
-}
-
-void help_with_view(const LintInput& input, const MeshView& view,
-                    Diagnostics::Builder& report) {
-  const std::set<std::string> known = views_of_rules(input);
-  const std::string flag = view.name + ":" + axes_text(view.axes);
-  if (known.contains(view.name)) {
-    report.help(
-        "its rules match no parameter of this model: leave out `--view " +
-        flag + "`");
-    return;
-  }
-  for (const std::string& other : known) {
-    report.help("the rules are for view `" + other + "`: write `--view " +
-                other + ":" + axes_text(view.axes) + "`");
-  }
-  if (known.empty()) {
-    report.help("write rules with `view: " + view.name +
-                "`, or leave out `--view " + flag + "`");
-  }
-}
-
-void report_axes_of_views(const LintInput& input, Diagnostics& diags) {
-  const Plan& plan = input.plan;
-  for (size_t i = 0; i < plan.rules.size(); ++i) {
-    const PlanRule& rule = plan.rules[i];
-    // Shipped rules name `ep` for meshes without a view.
-    if (rule.shipped || rule.decided == 0 || !rule.view.empty()) continue;
-    for (size_t dim = 0; dim < rule.spec.dims.size(); ++dim) {
-      for (const AxisName& axis : rule.spec.dims[dim]) {
-        const std::string view = view_with_axis(plan.mesh, axis);
-        if (view.empty() || !contains(plan.declared_axes, axis)) continue;
-        const int number = static_cast<int>(i) + 1;
-        auto report = diags.report(
-            Code::AbsentAxis, spec_span(input, number, static_cast<int>(dim)),
-            "`" + axis + "` is declared for the mesh, but only view `" + view +
-                "` has it: counted as size 1");
-        report.about({number, static_cast<int>(dim), ""});
-        report.findings(1);
-        report.help("write the rule as `{pattern: .., view: " + view +
-                    ", spec: ..}` if you mean the axis of the view");
-      }
-    }
-  }
-}
-
-void check_unused_views(const LintInput& input, Diagnostics& diags) {
-  if (input.naming.of_names || input.naming.of_labels) return;
-  for (const MeshView& view : input.plan.mesh.views()) {
-    const bool is_said =
-        std::ranges::any_of(input.naming.axes, [&](const auto& each) {
-          return view_with_axis(input.plan.mesh, each.axis) == view.name;
-        });
-    if (is_said || is_placed_over(input.plan, view.name)) continue;
-    auto report =
-        diags.report(Code::UnusedAxis, {},
-                     "no parameter is placed over view `" + view.name + "`");
-    report.fact("its axes are " + axes_text(view.axes));
-    help_with_view(input, view, report);
-    report.findings(1);
-  }
-}
-
-// Experts that are placed whole.
-
-void report_uneven_dealing(const LintInput& input, Diagnostics& diags) {
-  // All experts of a layer along one axis are one finding.
-  std::set<std::pair<AxisName, int64_t>> said;
-  for (size_t i = 0; i < input.plan.placements.size(); ++i) {
-    const Placement& placement = input.plan.placements[i];
-    if (!placement.dealt) continue;
-    const ExpertPlacement& dealt = *placement.dealt;
-    if (dealt.experts % dealt.size == 0 ||
-        !said.insert({dealt.axis, dealt.experts}).second) {
-      continue;
-    }
-    const int64_t most = ceil_div(dealt.experts, dealt.size);
-    const int64_t least = dealt.experts / dealt.size;
-    std::vector<std::string> names;
-    int64_t count = 0;
-    for (size_t other = i; other < input.plan.placements.size(); ++other) {
-      const auto& same = input.plan.placements[other].dealt;
-      if (!same || same->axis != dealt.axis || same->experts != dealt.experts) {
-        continue;
-      }
-      const auto members = input.of_placement.of(other);
-      count += count_of(input, members);
-      for (std::string& name : names_of(input.manifest, members)) {
-        names.push_back(std::move(name));
-      }
-    }
-    auto report =
-        diags.report(Code::UnevenShards, asked_span(input, placement, 0),
-                     plural(dealt.experts, "expert") +
-                         " are distributed unevenly over axis `" + dealt.axis +
-                         "` of size " + std::to_string(dealt.size));
-    report.about({placement.rule, -1, ""});
-    if (input.summary == nullptr) {
-      report.fact("ranks hold " + std::to_string(most) + " or " +
-                  std::to_string(least) + " experts of each layer, including " +
-                  names_text(names));
-      report.fact(
-          "Megatron and transformers reject this size; vLLM gives the first "
-          "ranks one more expert");
-      const std::vector<int64_t> sizes = common_divisors(
-          dealt.experts, dealt.experts, input.plan.mesh.devices());
-      report.help("`" + dealt.axis + "` may be " +
-                  list_text(sizes, sizes.size()));
-    }
-    name_parameters(report, std::move(names), count);
-  }
-}
-
-// Expert parallelism over an axis of the mesh itself.
-
-namespace {
 
 constexpr std::array<std::string_view, 6> kExpertAxes = {
     "ep", "expert", "experts", "expert_parallel", "moe", "ep_shard"};
@@ -209,11 +77,9 @@ std::string flags_with_view(const LintInput& input, const AxisName& axis) {
   for (const Axis& each : mesh.axes()) {
     if (each.name != axis) axes.push_back(each);
   }
-  auto grown = std::ranges::find_if(
-      axes, [](const Axis& each) { return is_gathered_axis(each.name); });
+  auto grown = std::ranges::find_if(axes, is_gathered_axis, &Axis::name);
   if (grown == axes.end()) {
-    grown = std::ranges::find_if(
-        axes, [](const Axis& each) { return is_data_axis(each.name); });
+    grown = std::ranges::find_if(axes, is_data_axis, &Axis::name);
   }
   if (grown != axes.end()) {
     grown->size *= size;
@@ -258,6 +124,125 @@ std::string flags_with_view(const LintInput& input, const AxisName& axis) {
 
 }  // namespace
 
+bool is_placed_over(const Plan& plan, std::string_view view) {
+  return std::ranges::any_of(plan.placements, [&](const Placement& placement) {
+    return placement.view == view;
+  });
+}
+
+std::string view_with_axis(const Mesh& mesh, const AxisName& axis) {
+  return std::string(mesh.view_of({axis}).value_or(""));
+}
+
+bool is_view_of_rules(const LintInput& input, const std::string& view) {
+  return views_of_rules(input).contains(view);
+}
+
+void help_with_view(const LintInput& input, const MeshView& view,
+                    Diagnostics::Builder& report) {
+  const std::set<std::string> known = views_of_rules(input);
+  const std::string flag = view.name + ":" + axes_text(view.axes);
+  if (known.contains(view.name)) {
+    report.help(
+        "its rules match no parameter of this model: leave out `--view " +
+        flag + "`");
+    return;
+  }
+  for (const std::string& other : known) {
+    report.help("the rules are for view `" + other + "`: write `--view " +
+                other + ":" + axes_text(view.axes) + "`");
+  }
+  if (known.empty()) {
+    report.help("write rules with `view: " + view.name +
+                "`, or leave out `--view " + flag + "`");
+  }
+}
+
+void report_axes_of_views(const LintInput& input, Diagnostics& diags) {
+  const Plan& plan = input.plan;
+  for (size_t i = 0; i < plan.rules.size(); ++i) {
+    const PlanRule& rule = plan.rules[i];
+    // Shipped rules name `ep` for meshes without a view.
+    if (rule.shipped || rule.decided == 0 || !rule.view.empty()) continue;
+    for (size_t dim = 0; dim < rule.spec.dims.size(); ++dim) {
+      for (const AxisName& axis : rule.spec.dims[dim]) {
+        const std::string view = view_with_axis(plan.mesh, axis);
+        if (view.empty() || !contains(plan.declared_axes, axis)) continue;
+        const int number = static_cast<int>(i) + 1;
+        auto report = diags.report(
+            Code::AbsentAxis, spec_span(input, number, static_cast<int>(dim)),
+            "`" + axis + "` is declared for the mesh, but only view `" + view +
+                "` has it: counted as size 1");
+        report.about({number, static_cast<int>(dim), ""});
+        report.help("write the rule as `{pattern: .., view: " + view +
+                    ", spec: ..}` if you mean the axis of the view");
+      }
+    }
+  }
+}
+
+void check_unused_views(const LintInput& input, Diagnostics& diags) {
+  if (input.naming.of_names || input.naming.of_labels) return;
+  for (const MeshView& view : input.plan.mesh.views()) {
+    const bool is_said =
+        std::ranges::any_of(input.naming.axes, [&](const auto& each) {
+          return view_with_axis(input.plan.mesh, each.axis) == view.name;
+        });
+    if (is_said || is_placed_over(input.plan, view.name)) continue;
+    auto report =
+        diags.report(Code::UnusedAxis, {},
+                     "no parameter is placed over view `" + view.name + "`");
+    report.fact("its axes are " + axes_text(view.axes));
+    help_with_view(input, view, report);
+  }
+}
+
+void report_uneven_dealing(const LintInput& input, Diagnostics& diags) {
+  // All experts of a layer along one axis are one finding.
+  std::set<std::pair<AxisName, int64_t>> said;
+  for (size_t i = 0; i < input.plan.placements.size(); ++i) {
+    const Placement& placement = input.plan.placements[i];
+    if (!placement.dealt) continue;
+    const ExpertPlacement& dealt = *placement.dealt;
+    if (dealt.experts % dealt.size == 0 ||
+        !said.insert({dealt.axis, dealt.experts}).second) {
+      continue;
+    }
+    const int64_t most = ceil_div(dealt.experts, dealt.size);
+    const int64_t least = dealt.experts / dealt.size;
+    std::vector<std::string> names;
+    int64_t count = 0;
+    for (size_t other = i; other < input.plan.placements.size(); ++other) {
+      const auto& same = input.plan.placements[other].dealt;
+      if (!same || same->axis != dealt.axis || same->experts != dealt.experts) {
+        continue;
+      }
+      const auto members = input.of_placement.of(other);
+      count += count_of(input, members);
+      append_names(input.manifest, members, names);
+    }
+    auto report =
+        diags.report(Code::UnevenShards, asked_span(input, placement, 0),
+                     plural(dealt.experts, "expert") +
+                         " are distributed unevenly over axis `" + dealt.axis +
+                         "` of size " + std::to_string(dealt.size));
+    report.about({placement.rule, -1, ""});
+    if (input.summary == nullptr) {
+      report.fact("ranks hold " + std::to_string(most) + " or " +
+                  std::to_string(least) + " experts of each layer, including " +
+                  names_text(names));
+      report.fact(
+          "Megatron and transformers reject this size; vLLM gives the first "
+          "ranks one more expert");
+      const std::vector<int64_t> sizes = common_divisors(
+          dealt.experts, dealt.experts, input.plan.mesh.devices());
+      report.help("`" + dealt.axis + "` may be " +
+                  list_text(sizes, sizes.size()));
+    }
+    report.parameters(std::move(names)).findings(count);
+  }
+}
+
 void check_expert_axes(const LintInput& input, Diagnostics& diags) {
   const Plan& plan = input.plan;
   if (!plan.mesh.views().empty()) return;
@@ -276,16 +261,13 @@ void check_expert_axes(const LintInput& input, Diagnostics& diags) {
           contains(axes_in(placement.spec), axis.name) ||
           (placement.dealt && placement.dealt->axis == axis.name);
       if (!is_on || !is_of_experts(input.manifest.name(c.first))) continue;
-      for (std::string& name : names_of(input.manifest, input.of_class.of(i))) {
-        names.push_back(std::move(name));
-      }
+      append_names(input.manifest, input.of_class.of(i), names);
     }
     if (names.empty()) continue;
     auto report = diags.report(
         Code::ExpertsBesideBatch, {},
         "axis `" + axis.name + "` shards experts but not the batch");
     report.about({0, -1, axis.name});
-    report.findings(1);
     if (input.summary != nullptr) continue;
     report.fact(
         "every device along it has the same tokens, so weights are gathered or "

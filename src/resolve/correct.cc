@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
+// Corrects one dimension after the other, then what they have in common.
 #include "resolve/correct.h"
 
 #include <algorithm>
+#include <functional>
+#include <iterator>
 #include <numeric>
 #include <set>
 #include <string>
 #include <utility>
 
+#include "base/checked.h"
 #include "base/text.h"
 #include "base/words.h"
 #include "model/units.h"
@@ -14,58 +18,51 @@
 namespace shardplan {
 namespace {
 
-std::string product_text(const Mesh& mesh, const AxisNames& axes) {
-  std::string text;
-  for (const AxisName& axis : axes) {
-    if (!text.empty()) text += ",";
-    text += axis + "=" + std::to_string(mesh.size_of(axis));
-  }
-  return text;
-}
-
-class Corrector {
- public:
-  Corrector(const Shape& shape, const Mesh& mesh, const AxisNames& declared,
-            OnIndivisible policy, const AxisNames& taken, std::string_view view)
-      : shape_(shape),
-        mesh_(mesh),
-        declared_(declared),
-        policy_(policy),
-        taken_(taken),
-        view_(mesh.has_view(view) ? view : std::string_view()) {}
+// The steps of correct() for one parameter.
+struct Corrector {
+  const Shape& shape;
+  const Mesh& mesh;
+  const AxisNames& declared;
+  OnIndivisible policy;
+  const AxisNames& taken;
+  std::string_view view;  // of the mesh; empty: any view
+  AxisNames rows = {};    // the axes that shard dimension 0 under `rows`
+  CorrectedSpec result = {};
 
   CorrectedSpec run(const PartitionSpec& requested) {
-    const size_t rank = shape_.size();
-    result_.spec.dims.resize(rank);
+    std::vector<AxisNames>& dims = result.spec.dims;
+    dims.resize(shape.size());
     for (size_t dim = 0; dim < requested.dims.size(); ++dim) {
       const AxisNames& asked = requested.dims[dim];
-      if (dim >= rank) {
-        note(dim, Code::SpecLongerThanRank, asked,
-             "the parameter has " +
-                 plural(static_cast<int64_t>(rank), "dimension"));
+      if (dim < shape.size()) {
+        dims[dim] = known_and_divisible(dim, asked);
       } else {
-        result_.spec.dims[dim] = known_and_divisible(dim, asked);
+        note(dim, Code::SpecLongerThanRank, asked,
+             "the parameter has " + plural(std::ssize(shape), "dimension"));
       }
     }
-    append_rows();
+    if (!rows.empty()) dims[0].insert(dims[0].end(), rows.begin(), rows.end());
     drop_repeated();
-    if (!mesh_.views().empty()) drop_mixed();
-    if (names_no_axis(result_.spec)) result_.spec.dims.clear();
-    return std::move(result_);
+    if (!mesh.views().empty()) drop_mixed();
+    if (names_no_axis(result.spec)) dims.clear();
+    return std::move(result);
   }
 
- private:
   void note(size_t dim, Code code, AxisNames dropped, std::string reason) {
-    result_.corrections.push_back(
+    result.corrections.push_back(
         {static_cast<int>(dim), code, std::move(dropped), std::move(reason)});
   }
 
   // Returns whether a spec of this view may name the axis.
   bool has(const AxisName& axis) const {
-    if (!mesh_.find(axis)) return false;
-    if (mesh_.views().empty()) return true;
-    if (!view_.empty()) return mesh_.has(view_, axis);
-    return mesh_.has({}, axis) || !contains(declared_, axis);
+    if (!mesh.find(axis)) return false;
+    if (mesh.views().empty()) return true;
+    if (!view.empty()) return mesh.has(view, axis);
+    return mesh.has({}, axis) || !contains(declared, axis);
+  }
+
+  bool divides(size_t dim, const AxisNames& axes) const {
+    return is_divisible(shape[dim], axes, mesh);
   }
 
   AxisNames known_and_divisible(size_t dim, const AxisNames& asked) {
@@ -74,72 +71,57 @@ class Corrector {
       if (axis == kUnconstrained) return {};
       if (has(axis)) {
         axes.push_back(axis);
-      } else if (!view_.empty() && mesh_.find(axis)) {
+      } else if (!view.empty() && mesh.find(axis)) {
         note(dim, Code::MixedViews, asked,
-             view_text({axis}) + ", but the rule is for view `" +
-                 std::string(view_) + "`");
+             view_text({axis}) + ", but the rule is for " + named_view(view));
         return {};
-      } else if (!contains(declared_, axis)) {
+      } else if (!contains(declared, axis)) {
         note(dim, Code::UnknownAxis, asked, "axis `" + axis + "` is unknown");
         return {};
       }
     }
-    const bool rows = policy_ == OnIndivisible::Rows;
-    if ((allows_uneven(policy_) && !rows) || divides(dim, axes)) return axes;
-    if (rows) take_rows(dim, axes);
+    const bool by_rows = policy == OnIndivisible::Rows;
+    if (allows_uneven(policy) && !by_rows) return axes;
+    if (by_rows && !divides(dim, axes)) take_rows(dim, axes);
     if (divides(dim, axes)) return axes;
-    AxisNames kept = axes;
-    do {
-      kept.pop_back();
-    } while (!kept.empty() &&
-             (policy_ != OnIndivisible::Prefix || !divides(dim, kept)));
+    AxisNames kept;
+    if (policy == OnIndivisible::Prefix) {
+      kept = axes;
+      while (!divides(dim, kept)) kept.pop_back();
+    }
     note(dim, Code::IndivisibleDimension,
-         AxisNames(axes.begin() + static_cast<std::ptrdiff_t>(kept.size()),
-                   axes.end()),
-         std::to_string(shape_[dim]) + " is not divisible by " +
-             product_text(mesh_, axes));
+         AxisNames(axes.begin() + std::ssize(kept), axes.end()),
+         indivisible_text(dim, axes));
     return kept;
   }
 
-  // Moves the batch axes of a dimension to `rows_`, which shard dimension 0.
+  std::string indivisible_text(size_t dim, const AxisNames& axes) const {
+    return std::to_string(shape[dim]) + " is not divisible by " +
+           sizes_text(mesh, axes);
+  }
+
+  // Moves the batch axes of a dimension to `rows`, which shard dimension 0.
   void take_rows(size_t dim, AxisNames& axes) {
-    AxisNames taken;
-    for (const AxisName& axis : axes) {
-      if (is_gathered_axis(axis)) taken.push_back(axis);
-    }
-    if (taken.empty()) return;
-    erase_if(axes, [](const AxisName& axis) { return is_gathered_axis(axis); });
-    rows_.insert(rows_.end(), taken.begin(), taken.end());
-    if (dim == 0) return;
-    note(dim, Code::UnevenShards, taken,
-         std::to_string(shape_[dim]) + " is not divisible by " +
-             product_text(mesh_, taken) + ": FSDP2 shards dimension 0");
-  }
-
-  void append_rows() {
-    if (rows_.empty()) return;
-    AxisNames& axes = result_.spec.dims[0];
-    axes.insert(axes.end(), rows_.begin(), rows_.end());
-  }
-
-  bool divides(size_t dim, const AxisNames& axes) const {
-    // A product of repeated axes that exceeds 63 bits divides only 0.
-    const int64_t shards = shard_count(mesh_, axes);
-    return shape_[dim] == 0 ||
-           (shards != INT64_MAX && shape_[dim] % shards == 0);
+    AxisNames moved;
+    std::ranges::copy_if(axes, std::back_inserter(moved), is_gathered_axis);
+    erase_if(axes, is_gathered_axis);
+    rows.insert(rows.end(), moved.begin(), moved.end());
+    if (dim == 0 || moved.empty()) return;
+    note(dim, Code::UnevenShards, moved,
+         indivisible_text(dim, moved) + ": FSDP2 shards dimension 0");
   }
 
   // Keeps the first use of each axis. A later dimension that names it becomes
   // unsharded as a whole; within one dimension, only the repetition is removed.
   void drop_repeated() {
-    std::set<AxisName> used(taken_.begin(), taken_.end());
-    for (size_t dim = 0; dim < result_.spec.dims.size(); ++dim) {
-      AxisNames& axes = result_.spec.dims[dim];
+    std::set<AxisName> used(taken.begin(), taken.end());
+    for (size_t dim = 0; dim < result.spec.dims.size(); ++dim) {
+      AxisNames& axes = result.spec.dims[dim];
       const auto earlier = std::ranges::find_if(
           axes, [&](const AxisName& axis) { return used.contains(axis); });
       if (earlier != axes.end()) {
         const std::string reason =
-            contains(taken_, *earlier)
+            contains(taken, *earlier)
                 ? "whole experts are placed over axis `" + *earlier + "`"
                 : "axis `" + *earlier + "` shards an earlier dimension";
         note(dim, Code::RepeatedAxis, std::exchange(axes, {}), reason);
@@ -163,12 +145,12 @@ class Corrector {
   // position in each view, so shards by axes of two views would overlap or
   // leave gaps.
   void drop_mixed() {
-    AxisNames used = taken_;
-    for (size_t dim = 0; dim < result_.spec.dims.size(); ++dim) {
-      AxisNames& axes = result_.spec.dims[dim];
+    AxisNames used = taken;
+    for (size_t dim = 0; dim < result.spec.dims.size(); ++dim) {
+      AxisNames& axes = result.spec.dims[dim];
       AxisNames both = used;
       both.insert(both.end(), axes.begin(), axes.end());
-      if (mesh_.view_of(both)) {
+      if (mesh.view_of(both)) {
         used = std::move(both);
         continue;
       }
@@ -181,46 +163,56 @@ class Corrector {
   // Returns "`ep` is an axis of view `experts`".
   std::string view_text(const AxisNames& axes) const {
     return joined_of(axes, ", ", [&](const AxisName& axis) {
-      const auto view = mesh_.view_of({axis}).value_or("");
       return "`" + axis + "` is an axis of " +
-             (view.empty() ? "the mesh" : "view `" + std::string(view) + "`");
+             named_view(mesh.view_of({axis}).value_or(""));
     });
   }
-
-  const Shape& shape_;
-  const Mesh& mesh_;
-  const AxisNames& declared_;
-  OnIndivisible policy_;
-  const AxisNames& taken_;
-  std::string_view view_;
-  AxisNames rows_;  // the axes that shard dimension 0 under `rows`
-  CorrectedSpec result_;
 };
 
 }  // namespace
+
+std::string sizes_text(const Mesh& mesh, const AxisNames& axes) {
+  return joined_of(axes, ",", [&](const AxisName& axis) {
+    return axis + "=" + std::to_string(mesh.size_of(axis));
+  });
+}
+
+std::string named_view(std::string_view view) {
+  return view.empty() ? "the mesh" : "view `" + std::string(view) + "`";
+}
+
+bool is_divisible(int64_t size, const AxisNames& axes, const Mesh& mesh) {
+  // A product of repeated axes that exceeds 63 bits divides only 0.
+  const int64_t shards = shard_count(mesh, axes);
+  return size == 0 || (shards != INT64_MAX && size % shards == 0);
+}
+
+AxisNames dealt_axes(const Placement& placement) {
+  return placement.dealt ? AxisNames{placement.dealt->axis} : AxisNames();
+}
 
 CorrectedSpec correct(const PartitionSpec& requested, const Shape& shape,
                       const Mesh& mesh, const AxisNames& declared_axes,
                       OnIndivisible policy, const AxisNames& taken,
                       std::string_view view) {
-  return Corrector(shape, mesh, declared_axes, policy, taken, view)
-      .run(requested);
+  if (!mesh.has_view(view)) view = {};
+  return Corrector{shape, mesh, declared_axes, policy, taken, view}.run(
+      requested);
 }
 
 CorrectedSpec corrected_again(const Plan& plan, const Placement& placement,
                               const AxisNames& declared_axes,
                               OnIndivisible policy) {
-  AxisNames taken;
-  if (placement.dealt) taken.push_back(placement.dealt->axis);
   return correct(placement.requested_spec(), stored_shape(placement), plan.mesh,
-                 declared_axes, policy, taken, requested_view(plan, placement));
+                 declared_axes, policy, dealt_axes(placement),
+                 requested_view(plan, placement));
 }
 
 std::string_view requested_view(const Plan& plan, const Placement& placement) {
   if (plan.mesh.views().empty()) return {};
   if (placement.rule > 0) {
-    const auto by = static_cast<size_t>(placement.rule) - 1;
-    if (!plan.rules[by].view.empty()) return plan.rules[by].view;
+    const PlanRule& rule = nth(plan.rules, placement.rule - 1);
+    if (!rule.view.empty()) return rule.view;
   }
   AxisNames axes = axes_in(placement.spec);
   if (placement.dealt) axes.push_back(placement.dealt->axis);
@@ -233,18 +225,6 @@ std::string_view requested_view(const Plan& plan, const Placement& placement) {
   return plan.mesh.view_of(axes).value_or("");
 }
 
-namespace {
-
-std::vector<AxisNames> axes_by_size(const Mesh& mesh) {
-  std::vector<Axis> axes = mesh.axes();
-  std::ranges::stable_sort(axes, std::ranges::greater(), &Axis::size);
-  std::vector<AxisNames> choices;
-  for (const Axis& axis : axes) choices.push_back({axis.name});
-  return choices;
-}
-
-}  // namespace
-
 PartitionSpec auto_spec(const Shape& shape, const Mesh& mesh,
                         const AutoSpecOptions& options) {
   const int64_t least =
@@ -252,8 +232,11 @@ PartitionSpec auto_spec(const Shape& shape, const Mesh& mesh,
   // An array whose element count exceeds 63 bits is never too small.
   if (element_count(shape).value_or(INT64_MAX) < least) return {};
   std::vector<AxisNames> left(options.choices.begin(), options.choices.end());
-  if (left.empty()) left = axes_by_size(mesh);
-
+  if (left.empty()) {
+    std::vector<Axis> axes = mesh.axes();
+    std::ranges::stable_sort(axes, std::ranges::greater(), &Axis::size);
+    for (const Axis& axis : axes) left.push_back({axis.name});
+  }
   std::vector<size_t> dims(shape.size());
   std::iota(dims.begin(), dims.end(), size_t{0});
   std::ranges::stable_sort(dims, [&](size_t a, size_t b) {

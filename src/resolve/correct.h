@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -21,6 +22,15 @@
 #include "core/types.h"
 
 namespace shardplan {
+
+// Returns "fsdp=4,tp=2".
+std::string sizes_text(const Mesh& mesh, const AxisNames& axes);
+// Returns "the mesh" or "view `experts`".
+std::string named_view(std::string_view view);
+// Returns whether the shards over these axes divide the size.
+bool is_divisible(int64_t size, const AxisNames& axes, const Mesh& mesh);
+// Returns the axis over which the parameter is placed whole, if there is one.
+AxisNames dealt_axes(const Placement& placement);
 
 struct CorrectedSpec {
   PartitionSpec spec;
@@ -65,7 +75,7 @@ struct AutoSpecOptions {
   // The axes that a dimension may get, in order of preference; several names in
   // one choice shard a dimension together. Empty: the mesh's axes, largest
   // first.
-  std::span<const AxisNames> choices;
+  std::span<const AxisNames> choices = {};
   // Arrays of fewer elements are replicated; 0 stands for the number of
   // devices.
   int64_t min_size = 0;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Compares the experts of each layer by the rest of their names.
 #include "resolve/dealing.h"
 
 #include <algorithm>
@@ -6,9 +7,19 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "base/checked.h"
 #include "model/tensor_name.h"
 
 namespace shardplan {
+namespace {
+
+bool has_same_labels(const Manifest& manifest, size_t a, size_t b) {
+  const AxisLabels* const of_a = manifest.axes(a);
+  const AxisLabels* const of_b = manifest.axes(b);
+  return of_a == of_b || (of_a != nullptr && of_b != nullptr && *of_a == *of_b);
+}
+
+}  // namespace
 
 bool deals_experts(const RuleSet& rules) {
   return std::ranges::any_of(rules.rules,
@@ -19,17 +30,6 @@ bool deals_experts(const RuleSet& rules) {
            return rule.deal && !rule.inactive;
          });
 }
-
-namespace {
-
-bool has_same_labels(const Manifest& manifest, size_t a, size_t b) {
-  const AxisLabels* const of_a = manifest.axes(a);
-  const AxisLabels* const of_b = manifest.axes(b);
-  if (of_a == nullptr || of_b == nullptr) return of_a == of_b;
-  return of_a == of_b || *of_a == *of_b;
-}
-
-}  // namespace
 
 std::vector<ExpertTensor> expert_tensors(const Manifest& manifest,
                                          std::span<const uint32_t> found) {
@@ -47,7 +47,7 @@ std::vector<ExpertTensor> expert_tensors(const Manifest& manifest,
     const ExpertName of = expert_name(name);
     // INT64_MAX is not an expert number: adding 1 to it below would overflow.
     if (!of.number || *of.number == INT64_MAX) continue;
-    const auto at = static_cast<size_t>(of.digits.data() - name.data());
+    const size_t at = to_size(of.digits.data() - name.data());
     layer_of[i] = name.substr(0, at);
     result[i].expert = *of.number;
     int64_t& most = experts[layer_of[i]];

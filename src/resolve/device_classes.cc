@@ -40,10 +40,10 @@ std::set<int64_t> cut(const std::set<int64_t>& sizes, const AxisName& axis,
     next.insert(step);
     if (step == 0 || size % n == 0) continue;
     const int64_t full = size / step;
-    const bool partial = size % step != 0;
-    if (partial) next.insert(size % step);
-    if (full + (partial ? 1 : 0) < n) next.insert(0);
-    for (const int64_t at : {full, full + (partial ? 1 : 0)}) {
+    const int64_t used = ceil_div(size, step);
+    if (used > full) next.insert(size % step);
+    if (used < n) next.insert(0);
+    for (const int64_t at : {full, used}) {
       if (at >= n) continue;
       breakpoints[axis].insert(at);
       uneven = true;
@@ -70,13 +70,19 @@ Breakpoints on_grid(const Mesh& grid, const Breakpoints& breakpoints) {
   return result;
 }
 
-// Returns the id of the device at these coordinates of the mesh's own axes.
-int64_t device_at(const Mesh& mesh, const std::vector<int64_t>& coordinates) {
-  int64_t device = 0;
-  for (size_t i = 0; i < mesh.axes().size(); ++i) {
-    device += coordinates[i] * mesh.stride(i);
+// Sets `on_mesh` to the coordinates of the device that is at `from` on the
+// grid.
+void locate(const Mesh& mesh, const Mesh& grid,
+            const std::vector<int64_t>& from, std::vector<int64_t>& on_mesh) {
+  if (mesh.views().empty()) {
+    on_mesh = from;
+    return;
   }
-  return device;
+  int64_t device = 0;
+  for (size_t i = 0; i < grid.axes().size(); ++i) {
+    device += from[i] * grid.stride(i);
+  }
+  on_mesh = mesh.coordinates(device);
 }
 
 }  // namespace
@@ -160,9 +166,8 @@ std::optional<std::vector<CoordinateClass>> coordinate_classes(
     }
     classes = std::move(next);
   }
-  if (mesh.views().empty()) return classes;
   for (CoordinateClass& entry : classes) {
-    entry.coordinates = mesh.coordinates(device_at(grid, entry.coordinates));
+    locate(mesh, grid, entry.coordinates, entry.coordinates);
   }
   return classes;
 }
@@ -179,17 +184,11 @@ ClassSums::ClassSums(const Mesh& mesh, const Mesh& grid, const Breakpoints& all)
     classes_ *= starts_[axis].size();
   }
   whole_.begin.resize(starts_.size());
-  locate(std::vector<int64_t>(starts_.size()), whole_);
+  locate(mesh, grid, std::vector<int64_t>(starts_.size()), whole_.coordinates);
   for (const std::vector<int64_t>& starts : starts_) {
     whole_.end.push_back(starts.size());
   }
   whole_.devices = mesh.devices();
-}
-
-void ClassSums::locate(const std::vector<int64_t>& on_grid, Box& box) const {
-  box.coordinates = mesh_.views().empty()
-                        ? on_grid
-                        : mesh_.coordinates(device_at(grid_, on_grid));
 }
 
 void ClassSums::each_box(const Breakpoints& of_tensor,
@@ -226,7 +225,7 @@ void ClassSums::each_box(const Breakpoints& of_tensor,
                               : grid_.axes()[axis].size;
       box.devices *= end - first[axis];
     }
-    locate(first, box);
+    locate(mesh_, grid_, first, box.coordinates);
     on_box(box);
     size_t axis = axes;
     while (axis > 0 && at[axis - 1] + 2 == cuts[axis - 1].size()) {

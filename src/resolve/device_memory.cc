@@ -18,21 +18,23 @@ bool names_axis(const PartitionSpec& spec, const AxisName& axis) {
       spec.dims, [&](const AxisNames& axes) { return contains(axes, axis); });
 }
 
+// Returns the most that one device stores of `count` parameters.
+Int128 most_bytes(const Placement& placement, int64_t count) {
+  return Int128{most_held(placement.dealt, count)} * placement.bytes_per_device;
+}
+
 // Returns the most that one device stores of all placements, given the number
 // of parameters of each.
 Int128 sum_bytes(const Plan& plan, const PlacementCounts& counts) {
   Int128 sum = 0;
   for (size_t i = 0; i < plan.placements.size(); ++i) {
-    const Placement& placement = plan.placements[i];
-    sum += static_cast<Int128>(most_held(placement.dealt, counts[i])) *
-           placement.bytes_per_device;
+    sum += most_bytes(plan.placements[i], counts[i]);
   }
   return sum;
 }
 
-bool by_bytes_descending(const DeviceClass& a, const DeviceClass& b) {
-  return a.bytes > b.bytes;
-}
+// The number of devices per number of bytes, the largest first.
+using DevicesByBytes = std::map<int64_t, int64_t, std::greater<>>;
 
 // More classes than this take seconds to compute; sensible plans have far
 // fewer.
@@ -46,10 +48,11 @@ bool devices_differ(const Plan& plan) {
   });
 }
 
-// Returns the number of devices per number of bytes, for a plan on which
-// devices differ; no value if there are too many classes.
-std::optional<std::map<int64_t, int64_t>> different_classes(
-    const Plan& plan, const StagedCounts& counts, int64_t* work) {
+// Returns the devices of a plan on which they differ; no value if there are too
+// many classes.
+std::optional<DevicesByBytes> different_classes(const Plan& plan,
+                                                const StagedCounts& counts,
+                                                int64_t* work) {
   // Stages differ, so every coordinate of their axis gets a class of its own.
   std::set<int64_t> stages;
   for (size_t i = 1; i < counts.of_stage.size(); ++i) {
@@ -60,7 +63,7 @@ std::optional<std::map<int64_t, int64_t>> different_classes(
       [&](const std::vector<int64_t>& coordinates) -> const PlacementCounts& {
     return counts.of_stage.empty()
                ? counts.all
-               : counts.of_stage[static_cast<size_t>(coordinates[*stage_axis])];
+               : nth(counts.of_stage, coordinates[*stage_axis]);
   };
   const bool chunks = cut_of(plan.on_indivisible) == Cut::Chunked;
   const auto add_points = [&](const Placement& p, Breakpoints& points) {
@@ -97,25 +100,22 @@ std::optional<std::map<int64_t, int64_t>> different_classes(
       ++boxes;
       const int64_t held = held_at(
           p.dealt, plan.mesh, counts_at(box.coordinates)[i], box.coordinates);
-      sums.add(
-          box,
-          static_cast<Int128>(held) *
-              (chunks ? chunk_bytes(plan.mesh, stored, p.spec, box.coordinates)
-                      : p.bytes_per_device),
-          bytes);
+      sums.add(box,
+               Int128{held} * (chunks ? chunk_bytes(plan.mesh, stored, p.spec,
+                                                    box.coordinates)
+                                      : p.bytes_per_device),
+               bytes);
     });
   }
   sums.finish(bytes);
   if (work != nullptr) *work += std::ssize(*classes) + boxes;
-  std::map<int64_t, int64_t> devices_with;  // bytes -> devices
+  DevicesByBytes devices_with;
   std::map<const PlacementCounts*, Int128> even_bytes;
   for (size_t i = 0; i < classes->size(); ++i) {
     const PlacementCounts& held = counts_at((*classes)[i].coordinates);
     const auto [entry, is_new] = even_bytes.try_emplace(&held, 0);
     for (size_t k = 0; is_new && k < even.size(); ++k) {
-      const Placement& p = plan.placements[even[k]];
-      entry->second += static_cast<Int128>(most_held(p.dealt, held[even[k]])) *
-                       p.bytes_per_device;
+      entry->second += most_bytes(plan.placements[even[k]], held[even[k]]);
     }
     devices_with[static_cast<int64_t>(entry->second + bytes[i])] +=
         (*classes)[i].devices;
@@ -123,19 +123,67 @@ std::optional<std::map<int64_t, int64_t>> different_classes(
   return devices_with;
 }
 
-void add_to_stages(const ParameterStages& stages, size_t parameter,
-                   uint32_t kind, StagedCounts& counts) {
-  if (stages.is_on_all(parameter)) {
-    for (PlacementCounts& held : counts.of_stage) ++held[kind];
-    return;
-  }
-  const ParameterStages::StagePair& on = stages.of[parameter];
-  ++counts.of_stage[static_cast<size_t>(on.first)][kind];
-  if (on.second >= 0) ++counts.of_stage[static_cast<size_t>(on.second)][kind];
-}
-
 StagedCounts counts_of(const Plan& plan) {
   return staged_counts(plan.placement_of, plan.placements.size(), nullptr);
+}
+
+// Adds what the pipeline saves: most layers are stored on one stage, not on
+// every device.
+void add_pipeline(const Plan& plan, const StagedCounts& counts,
+                  AxisSaving& saving) {
+  Int128 all = 0;
+  Int128 fullest = 0;
+  std::vector<Int128> of_stage(counts.of_stage.size());
+  for (size_t i = 0; i < plan.placements.size(); ++i) {
+    const Placement& p = plan.placements[i];
+    if (names_axis(p.spec, counts.axis)) continue;
+    saving.sharded_tensors += counts.all[i];
+    all += most_bytes(p, counts.all[i]);
+    for (size_t stage = 0; stage < of_stage.size(); ++stage) {
+      of_stage[stage] += most_bytes(p, counts.of_stage[stage][i]);
+      fullest = std::max(fullest, of_stage[stage]);
+    }
+  }
+  saving.saved_per_device += std::max<Int128>(all - fullest, 0);
+}
+
+// Sums over the groups of parameters that have equal keys.
+template <typename KeyOf>
+std::vector<GroupSum> group(const Plan& plan, const Folding& folding,
+                            const ParameterStages* stages, KeyOf key_of) {
+  std::vector<GroupSum> groups;
+  std::unordered_map<std::string, size_t> numbers;
+  const StagedCounts counts =
+      staged_counts(folding.class_of, folding.classes.size(), stages);
+  std::vector<std::vector<int64_t>> of_stage;  // per group
+  for (size_t i = 0; i < folding.classes.size(); ++i) {
+    const ParameterClass& c = folding.classes[i];
+    const Placement& placement = plan.placements[c.kind];
+    const std::string key = key_of(c, placement);
+    const auto [entry, is_new] = numbers.try_emplace(key, groups.size());
+    if (is_new) {
+      groups.push_back({key, 0, 0, 0, 0});
+      of_stage.emplace_back(counts.of_stage.size());
+    }
+    GroupSum& sums = groups[entry->second];
+    sums.tensors += c.count;
+    sums.elements += c.count * placement.type.elements();
+    sums.bytes += c.count * placement.type.bytes();
+    if (stages == nullptr || names_axis(placement.spec, stages->axis)) {
+      sums.bytes_per_device +=
+          most_held(placement.dealt, c.count) * placement.bytes_per_device;
+      continue;
+    }
+    std::vector<int64_t>& held = of_stage[entry->second];
+    for (size_t stage = 0; stage < held.size(); ++stage) {
+      held[stage] += most_held(placement.dealt, counts.of_stage[stage][i]) *
+                     placement.bytes_per_device;
+    }
+  }
+  for (size_t i = 0; stages != nullptr && i < groups.size(); ++i) {
+    groups[i].bytes_per_device += *std::ranges::max_element(of_stage[i]);
+  }
+  return groups;
 }
 
 }  // namespace
@@ -168,10 +216,15 @@ StagedCounts staged_counts(std::span<const uint32_t> kind_of, size_t kinds,
   for (const uint32_t kind : kind_of) ++counts.all[kind];
   if (stages == nullptr) return counts;
   counts.axis = stages->axis;
-  counts.of_stage.assign(static_cast<size_t>(stages->stages),
-                         PlacementCounts(kinds));
+  counts.of_stage.assign(to_size(stages->stages), PlacementCounts(kinds));
   for (size_t i = 0; i < kind_of.size(); ++i) {
-    add_to_stages(*stages, i, kind_of[i], counts);
+    if (stages->is_on_all(i)) {
+      for (PlacementCounts& held : counts.of_stage) ++held[kind_of[i]];
+      continue;
+    }
+    const auto& [first, second] = stages->of[i];
+    ++nth(counts.of_stage, first)[kind_of[i]];
+    if (second >= 0) ++nth(counts.of_stage, second)[kind_of[i]];
   }
   return counts;
 }
@@ -211,48 +264,37 @@ std::optional<DeviceMemory> device_memory(const Plan& plan,
   for (const PlacementCounts& held : counts.of_stage) {
     of_stage.push_back(sum_bytes(plan, held));
   }
-  const Int128 most = of_stage.empty() ? sum_bytes(plan, counts.all)
-                                       : *std::ranges::max_element(of_stage);
-  if (most > INT64_MAX) {
+  if (of_stage.empty()) of_stage.push_back(sum_bytes(plan, counts.all));
+  if (*std::ranges::max_element(of_stage) > INT64_MAX) {
     return diags.error(Code::InvalidMesh, {},
                        "one device holds more than 2^63 bytes");
   }
-  DeviceMemory memory;
-  memory.max = static_cast<int64_t>(most);
+  std::optional<DevicesByBytes> devices_with;
   if (devices_differ(plan)) {
-    const auto classes = different_classes(plan, counts, work);
-    if (!classes) {
-      return diags
-          .error(
-              Code::InvalidMesh, {},
-              "too many devices of this mesh hold different numbers of bytes")
-          .help("use another `--on-indivisible` policy, or divisible sizes");
-    }
-    for (const auto& [bytes, devices] : *classes) {
-      memory.classes.push_back({bytes, devices});
-    }
-    std::ranges::sort(memory.classes, by_bytes_descending);
-    // `most` was only an upper bound: a tensor that is sharded over the stages
-    // need not have its largest shard on the fullest stage, and a rank that
-    // holds more of some experts may hold fewer of others.
-    memory.max = memory.classes.front().bytes;
-  } else if (of_stage.empty()) {
-    memory.classes = {{memory.max, plan.mesh.devices()}};
+    // The sums above are only upper bounds: a tensor that is sharded over the
+    // stages need not have its largest shard on the fullest stage, and a rank
+    // that holds more of some experts may hold fewer of others.
+    devices_with = different_classes(plan, counts, work);
   } else {
-    const int64_t devices = plan.mesh.devices() / std::ssize(of_stage);
-    std::map<int64_t, int64_t> devices_with;
+    devices_with.emplace();
     for (const Int128 bytes : of_stage) {
-      devices_with[static_cast<int64_t>(bytes)] += devices;
+      (*devices_with)[static_cast<int64_t>(bytes)] +=
+          plan.mesh.devices() / std::ssize(of_stage);
     }
-    for (const auto& [bytes, count] : devices_with) {
-      memory.classes.push_back({bytes, count});
-    }
-    std::ranges::sort(memory.classes, by_bytes_descending);
   }
+  if (!devices_with) {
+    return diags
+        .error(Code::InvalidMesh, {},
+               "too many devices of this mesh hold different numbers of bytes")
+        .help("use another `--on-indivisible` policy, or divisible sizes");
+  }
+  DeviceMemory memory;
+  for (const auto& [bytes, devices] : *devices_with) {
+    memory.classes.push_back({bytes, devices});
+    memory.total += Int128{bytes} * devices;
+  }
+  memory.max = memory.classes.front().bytes;
   memory.min = memory.classes.back().bytes;
-  for (const DeviceClass& c : memory.classes) {
-    memory.total += static_cast<Int128>(c.bytes) * c.devices;
-  }
   // Divides the whole bytes and the remainder separately, so that rounding
   // keeps the mean between min and max.
   const Int128 devices = plan.mesh.devices();
@@ -260,11 +302,6 @@ std::optional<DeviceMemory> device_memory(const Plan& plan,
                 static_cast<double>(memory.total % devices) /
                     static_cast<double>(devices);
   return memory;
-}
-
-Balance balance(const Manifest& manifest, const Plan& plan,
-                const DeviceMemory& memory) {
-  return balance(plan, counts_of(plan), manifest.total_bytes(), memory);
 }
 
 Balance balance(const Plan& plan, const StagedCounts& counts,
@@ -299,8 +336,8 @@ Balance balance(const Plan& plan, const StagedCounts& counts,
   result.replication_factor = static_cast<double>(with_replicas) / logical;
   const Int128 padding = memory.total - with_replicas;
   // Only absurd meshes exceed 63 bits; their ratios are still meaningful.
-  result.padding_bytes = static_cast<int64_t>(
-      std::min<Int128>(padding, static_cast<Int128>(INT64_MAX)));
+  result.padding_bytes =
+      static_cast<int64_t>(std::min<Int128>(padding, INT64_MAX));
   result.replicated_fraction = static_cast<double>(unsharded) / logical;
   return result;
 }
@@ -359,10 +396,8 @@ std::vector<Repetition> repetitions(const Plan& plan, const Folding& folding,
     }
     const int64_t share = ceil_div(p.type.bytes(), devices);
     entry.extra_per_device =
-        std::max<Int128>(static_cast<Int128>(most_held(
-                             p.dealt, staged ? counts.most_of(i) : c.count)) *
-                                 p.bytes_per_device -
-                             static_cast<Int128>(c.count) * share,
+        std::max<Int128>(most_bytes(p, staged ? counts.most_of(i) : c.count) -
+                             Int128{c.count} * share,
                          0);
     result.push_back(std::move(entry));
   }
@@ -370,31 +405,6 @@ std::vector<Repetition> repetitions(const Plan& plan, const Folding& folding,
                            &Repetition::extra_per_device);
   return result;
 }
-
-namespace {
-
-// Adds what the pipeline saves: most layers are stored on one stage, not on
-// every device.
-void add_pipeline(const Plan& plan, const StagedCounts& counts,
-                  AxisSaving& saving) {
-  Int128 all = 0;
-  Int128 fullest = 0;
-  std::vector<Int128> of_stage(counts.of_stage.size());
-  for (size_t i = 0; i < plan.placements.size(); ++i) {
-    const Placement& p = plan.placements[i];
-    if (names_axis(p.spec, counts.axis)) continue;
-    const Int128 bytes = p.bytes_per_device;
-    saving.sharded_tensors += counts.all[i];
-    all += bytes * most_held(p.dealt, counts.all[i]);
-    for (size_t stage = 0; stage < of_stage.size(); ++stage) {
-      of_stage[stage] += bytes * most_held(p.dealt, counts.of_stage[stage][i]);
-      fullest = std::max(fullest, of_stage[stage]);
-    }
-  }
-  saving.saved_per_device += std::max<Int128>(all - fullest, 0);
-}
-
-}  // namespace
 
 std::vector<AxisSaving> axis_savings(const Plan& plan,
                                      const StagedCounts& counts) {
@@ -405,72 +415,26 @@ std::vector<AxisSaving> axis_savings(const Plan& plan,
       add_pipeline(plan, counts, saving);
     }
     for (size_t i = 0; i < plan.placements.size(); ++i) {
-      const auto& dealt = plan.placements[i].dealt;
-      const bool is_dealt = dealt && dealt->axis == axis.name;
+      const Placement& placement = plan.placements[i];
+      const bool is_dealt =
+          placement.dealt && placement.dealt->axis == axis.name;
       if (axis.size == 1 ||
-          !(is_dealt || names_axis(plan.placements[i].spec, axis.name))) {
+          !(is_dealt || names_axis(placement.spec, axis.name))) {
         continue;
       }
-      Placement without = plan.placements[i];
+      Placement without = placement;
       for (AxisNames& axes : without.spec.dims) erase(axes, axis.name);
       if (is_dealt) without.dealt.reset();
       saving.sharded_tensors += counts.all[i];
       measure(without, plan.mesh, plan.on_indivisible);
-      const auto bytes_of = [&](const Placement& p) {
-        return static_cast<Int128>(most_held(p.dealt, counts.most_of(i))) *
-               p.bytes_per_device;
-      };
+      const int64_t count = counts.most_of(i);
       saving.saved_per_device +=
-          bytes_of(without) - bytes_of(plan.placements[i]);
+          most_bytes(without, count) - most_bytes(placement, count);
     }
     result.push_back(std::move(saving));
   }
   return result;
 }
-
-namespace {
-
-template <typename KeyOf>
-std::vector<GroupSum> group(const Plan& plan, const Folding& folding,
-                            const ParameterStages* stages, KeyOf key_of) {
-  std::vector<GroupSum> groups;
-  std::unordered_map<std::string, size_t> numbers;
-  StagedCounts counts;
-  if (stages != nullptr) {
-    counts = staged_counts(folding.class_of, folding.classes.size(), stages);
-  }
-  std::vector<std::vector<int64_t>> of_stage;  // per group
-  for (size_t i = 0; i < folding.classes.size(); ++i) {
-    const ParameterClass& c = folding.classes[i];
-    const Placement& placement = plan.placements[c.kind];
-    const std::string key = key_of(c, placement);
-    const auto [entry, is_new] = numbers.try_emplace(key, groups.size());
-    if (is_new) {
-      groups.push_back({key, 0, 0, 0, 0});
-      of_stage.emplace_back(counts.of_stage.size());
-    }
-    GroupSum& sums = groups[entry->second];
-    sums.tensors += c.count;
-    sums.elements += c.count * placement.type.elements();
-    sums.bytes += c.count * placement.type.bytes();
-    if (stages == nullptr || names_axis(placement.spec, stages->axis)) {
-      sums.bytes_per_device +=
-          most_held(placement.dealt, c.count) * placement.bytes_per_device;
-      continue;
-    }
-    std::vector<int64_t>& held = of_stage[entry->second];
-    for (size_t stage = 0; stage < held.size(); ++stage) {
-      held[stage] += most_held(placement.dealt, counts.of_stage[stage][i]) *
-                     placement.bytes_per_device;
-    }
-  }
-  for (size_t i = 0; stages != nullptr && i < groups.size(); ++i) {
-    groups[i].bytes_per_device += *std::ranges::max_element(of_stage[i]);
-  }
-  return groups;
-}
-
-}  // namespace
 
 std::string module_of(std::string_view folded_name) {
   constexpr std::string_view kSeparators = "/.";

@@ -103,10 +103,6 @@ class ClassSums {
   void finish(std::vector<Int128>& sums) const;
 
  private:
-  // Fills the coordinates of a box whose first device is at `on_grid` on the
-  // grid.
-  void locate(const std::vector<int64_t>& on_grid, Box& box) const;
-
   const Mesh& mesh_;
   const Mesh& grid_;
   std::vector<std::vector<int64_t>> starts_;  // first coordinates of the runs
@@ -208,8 +204,6 @@ struct Balance {
 };
 Balance balance(const Plan& plan, const StagedCounts& counts,
                 int64_t total_bytes, const DeviceMemory& memory);
-Balance balance(const Manifest& manifest, const Plan& plan,
-                const DeviceMemory& memory);  // without a pipeline
 
 // How far the bytes per device are from equal, each measure in [0, 1].
 struct Imbalance {

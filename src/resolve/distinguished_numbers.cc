@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Reads a pattern, makes an automaton of it, and runs numbers through it.
+// Patterns that match every name are found here as well (resolve/match.h).
 #include "resolve/distinguished_numbers.h"
 
 #include <algorithm>
@@ -46,36 +48,49 @@ struct PatternPart {
   int most = 1;                    // -1: any number
 };
 
-PatternPart one(size_t character) {
-  PatternPart part;
-  part.kind = PatternPart::Kind::One;
-  part.characters.set(character);
-  return part;
+// Returns the printable characters from `low` to `high`.
+Characters printable_range(size_t low, size_t high) {
+  Characters characters;
+  const size_t last = std::min(high, kLastPrintable);
+  for (size_t c = std::max(low, kFirstPrintable); c <= last; ++c) {
+    characters.set(c);
+  }
+  return characters;
 }
 
-// Parses the output of translate_pattern() for plain names. `good_` is false
+PatternPart one(const Characters& characters) {
+  return {PatternPart::Kind::One, characters, {}};
+}
+
+PatternPart mark(size_t end) { return one(Characters().set(end)); }
+
+// Parses the output of translate_pattern() for plain names. `good` is false
 // once the parser met anything else.
-class PatternParser {
- public:
-  explicit PatternParser(std::string_view text) : text_(text) {}
+struct PatternParser {
+  std::string_view text;
+  size_t at = 0;
+  size_t parts = 0;
+  bool good = true;
 
   std::optional<PatternPart> read() {
     PatternPart part = read_either(0);
-    if (!good_ || at_ != text_.size()) return std::nullopt;
+    if (!good || at != text.size()) return std::nullopt;
     return part;
   }
 
- private:
   bool is_at(std::string_view word) const {
-    return text_.substr(at_).starts_with(word);
+    return text.substr(at).starts_with(word);
   }
   bool take(std::string_view word) {
     if (!is_at(word)) return false;
-    at_ += word.size();
+    at += word.size();
     return true;
   }
+  bool is_at_repeat() const {
+    return is_at("*") || is_at("+") || is_at("?") || is_at("{");
+  }
   PatternPart fail() {
-    good_ = false;
+    good = false;
     return {};
   }
 
@@ -85,46 +100,33 @@ class PatternParser {
     either.kind = PatternPart::Kind::Either;
     do {
       either.parts.push_back(read_sequence(depth));
-    } while (good_ && take("|"));
+    } while (good && take("|"));
     return either;
   }
 
   PatternPart read_sequence(int depth) {
     PatternPart sequence;
-    while (good_ && at_ < text_.size() && !is_at("|") && !is_at(")")) {
+    while (good && at < text.size() && !is_at("|") && !is_at(")")) {
       PatternPart part = read_one(depth);
-      if (good_) sequence.parts.push_back(read_repeat(std::move(part)));
+      if (good) sequence.parts.push_back(read_repeat(std::move(part)));
     }
     return sequence;
   }
 
   PatternPart read_one(int depth) {
-    if (parts_++ > kMostParts) return fail();
+    if (parts++ > kMostParts) return fail();
     if (take("(?:") || (!is_at("(?") && take("("))) {
       PatternPart inside = read_either(depth + 1);
       return take(")") ? inside : fail();
     }
     if (is_at("(")) return fail();  // flags
-    if (take("^") || take("\\A")) return one(kBegin);
-    if (take("$") || take("\\z")) return one(kEnd);
+    if (take("^") || take("\\A")) return mark(kBegin);
+    if (take("$") || take("\\z")) return mark(kEnd);
     if (take("[")) return read_class();
-    PatternPart part;
-    part.kind = PatternPart::Kind::One;
-    if (take(".")) {
-      for (size_t c = kFirstPrintable; c <= kLastPrintable; ++c) {
-        part.characters.set(c);
-      }
-      return part;
-    }
-    if (is_at("*") || is_at("+") || is_at("?") || is_at("{")) return fail();
+    if (take(".")) return one(printable_range(0, kLastPrintable));
+    if (is_at_repeat()) return fail();
     const std::optional<size_t> code = read_character();
-    if (!code) return fail();
-    if (is_printable_code(*code)) part.characters.set(*code);
-    return part;
-  }
-
-  static bool is_printable_code(size_t code) {
-    return code >= kFirstPrintable && code <= kLastPrintable;
+    return code ? one(printable_range(*code, *code)) : fail();
   }
 
   // Reads a plain character, `\x{2f}` or `\[`.
@@ -132,9 +134,9 @@ class PatternParser {
     if (take("\\x{")) {
       size_t code = 0;
       size_t digits = 0;
-      for (; at_ < text_.size() && text_[at_] != '}'; ++at_, ++digits) {
+      for (; at < text.size() && text[at] != '}'; ++at, ++digits) {
         const std::string_view hex = "0123456789abcdef";
-        const size_t digit = hex.find(text_[at_]);
+        const size_t digit = hex.find(text[at]);
         if (digit == hex.npos || digits == 6) return std::nullopt;
         code = code * 16 + digit;
       }
@@ -142,43 +144,35 @@ class PatternParser {
       return code;
     }
     const bool escaped = take("\\");
-    if (at_ >= text_.size()) return std::nullopt;
-    const char c = text_[at_];
+    if (at >= text.size()) return std::nullopt;
+    const char c = text[at];
     const bool is_word = is_letter(c) || is_digit(c);
     if (static_cast<signed char>(c) < 0 || (escaped && is_word)) {
       return std::nullopt;  // `\b`, `\p{..}`, not ASCII
     }
-    ++at_;
+    ++at;
     return static_cast<size_t>(c);
   }
 
   PatternPart read_class() {
-    PatternPart part;
-    part.kind = PatternPart::Kind::One;
+    Characters characters;
     const bool negated = take("^");
     bool any = false;
-    while (good_ && at_ < text_.size() && (!is_at("]") || !any)) {
+    while (good && at < text.size() && (!is_at("]") || !any)) {
       if (is_at("[:")) return fail();
       any = true;
       const std::optional<size_t> low = read_character();
       std::optional<size_t> high = low;
       if (is_at("-") && !is_at("-]")) {
-        ++at_;
+        ++at;
         high = read_character();
       }
       if (!low || !high) return fail();
-      const size_t last = std::min(*high, kLastPrintable);
-      for (size_t c = std::max(*low, kFirstPrintable); c <= last; ++c) {
-        part.characters.set(c);
-      }
+      characters |= printable_range(*low, *high);
     }
     if (!take("]")) return fail();
-    if (negated) {
-      for (size_t c = kFirstPrintable; c <= kLastPrintable; ++c) {
-        part.characters.flip(c);
-      }
-    }
-    return part;
+    if (negated) characters ^= printable_range(0, kLastPrintable);
+    return one(characters);
   }
 
   PatternPart read_repeat(PatternPart part) {
@@ -200,7 +194,7 @@ class PatternParser {
       return part;
     }
     take("?");  // lazy or greedy, the same names match
-    if (is_at("*") || is_at("+") || is_at("?") || is_at("{")) return fail();
+    if (is_at_repeat()) return fail();
     repeat.parts.push_back(std::move(part));
     return repeat;
   }
@@ -208,18 +202,13 @@ class PatternParser {
   int read_count() {
     int count = 0;
     bool any = false;
-    for (; at_ < text_.size() && is_digit(text_[at_]); ++at_) {
+    for (; at < text.size() && is_digit(text[at]); ++at) {
       any = true;
-      if (count <= 1000) count = count * 10 + (text_[at_] - '0');
+      if (count <= 1000) count = count * 10 + (text[at] - '0');
     }
-    if (!any || count > 1000) good_ = false;
+    if (!any || count > 1000) good = false;
     return count;
   }
-
-  std::string_view text_;
-  size_t at_ = 0;
-  size_t parts_ = 0;
-  bool good_ = true;
 };
 
 using Positions = std::bitset<kMostPositions>;
@@ -336,18 +325,17 @@ class AutomatonBuilder {
 // Returns false if a mark of an end may follow another of the same end, since
 // both would have to read the same one.
 bool marks_stand_alone(const Automaton& automaton) {
+  bool alone = true;
   for (size_t i = 0; i < automaton.characters.size(); ++i) {
     const bool begin = automaton.characters[i].test(kBegin);
     const bool end = automaton.characters[i].test(kEnd);
     if (!begin && !end) continue;
-    bool alone = true;
     each_position(automaton.follow[i], [&](size_t next) {
       const Characters& after = automaton.characters[next];
       alone = alone && !after.test(kBegin) && !(end && after.test(kEnd));
     });
-    if (!alone) return false;
   }
-  return true;
+  return alone;
 }
 
 // The result of reading a number: whether the pattern matched within it, or
@@ -527,30 +515,7 @@ class NumberProof {
   size_t steps_ = 0;  // over all positions
 };
 
-}  // namespace
-
-uint32_t number_code(std::string_view digits) {
-  if (digits.size() > kMaxDistinguishedDigits) return 0;
-  uint32_t code = 1;
-  for (const char digit : digits) {
-    code = code * 10 + static_cast<uint32_t>(digit - '0');
-  }
-  return code;
-}
-
-bool add_distinguished_numbers(std::string_view re2,
-                               DistinguishedNumbers& distinguished) {
-  const std::optional<PatternPart> part = PatternParser(re2).read();
-  if (!part) return false;
-  const std::optional<Automaton> automaton = AutomatonBuilder().build(*part);
-  if (!automaton || !marks_stand_alone(*automaton)) return false;
-  if (automaton->matches_nothing) return true;  // found in every name
-  return NumberProof(*automaton, distinguished).run();
-}
-
 // The catch-alls of resolve/match.h.
-
-namespace {
 
 // Names consist of printable ASCII without the blank.
 constexpr char kFirstCharacter = '!';
@@ -567,18 +532,16 @@ bool finds_every_pair(const RE2& pattern) {
 }
 
 // This is longer than any repetition that RE2 counts.
-constexpr size_t kLongName = 1001;
+constexpr int kLongName = 1001;
 constexpr size_t kShortNames = 80;
 
 // Returns whether a pattern matches names of many lengths, made of all
 // characters in turn or of one character.
 bool finds_every_length(const RE2& pattern) {
-  std::string turn(kLongName, ' ');
-  char next = kFirstCharacter;
-  for (char& c : turn) {
-    c = next;
-    next =
-        next == kLastCharacter ? kFirstCharacter : static_cast<char>(next + 1);
+  constexpr int kCharacters = kLastCharacter - kFirstCharacter + 1;
+  std::string turn;
+  for (int i = 0; i < kLongName; ++i) {
+    turn += static_cast<char>(kFirstCharacter + i % kCharacters);
   }
   const auto finds = [&](size_t length) {
     return RE2::PartialMatch(std::string(length, 'a'), pattern) &&
@@ -587,7 +550,7 @@ bool finds_every_length(const RE2& pattern) {
   for (size_t length = 3; length < kShortNames; ++length) {
     if (!finds(length)) return false;
   }
-  return finds(kLongName);
+  return finds(turn.size());
 }
 
 bool has_any(std::string_view text, std::initializer_list<const char*> parts) {
@@ -596,6 +559,25 @@ bool has_any(std::string_view text, std::initializer_list<const char*> parts) {
 }
 
 }  // namespace
+
+uint32_t number_code(std::string_view digits) {
+  if (digits.size() > kMaxDistinguishedDigits) return 0;
+  uint32_t code = 1;
+  for (const char digit : digits) {
+    code = code * 10 + static_cast<uint32_t>(digit - '0');
+  }
+  return code;
+}
+
+bool add_distinguished_numbers(std::string_view re2,
+                               DistinguishedNumbers& distinguished) {
+  const std::optional<PatternPart> part = PatternParser{re2}.read();
+  if (!part) return false;
+  const std::optional<Automaton> automaton = AutomatonBuilder().build(*part);
+  if (!automaton || !marks_stand_alone(*automaton)) return false;
+  if (automaton->matches_nothing) return true;  // found in every name
+  return NumberProof(*automaton, distinguished).run();
+}
 
 // A pattern that matches every name of one character matches all names, unless
 // it tests both ends: if it matches at the beginning of `c` and does not test

@@ -1,148 +1,159 @@
 // SPDX-License-Identifier: Apache-2.0
+// Reads a spec by the choices in the row of a framework.
 #include "resolve/framework_semantics.h"
 
 #include <algorithm>
 #include <array>
 #include <map>
 #include <set>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 
 #include "base/checked.h"
 #include "base/text.h"
 #include "base/words.h"
+#include "core/fold.h"
+#include "resolve/correct.h"
 #include "resolve/name_resolution.h"
 
 namespace shardplan {
 namespace {
 
 constexpr std::array<FrameworkSemantics, 7> kReadings = {{
-    {"eformer", "corrects specs: leaves dimensions that do not fit unsharded",
-     true, false, RuleBypass::Scalars, true, true, true, false, false,
-     Uneven::Whole},
-    {"flax", "uses specs unchanged; JAX rejects what does not fit", false, true,
-     RuleBypass::None, false, false, false, false, false, Uneven::Refused},
-    {"maxtext", "drops axes of size 1 and keeps the axes that divide", false,
-     true, RuleBypass::None, false, false, false, true, false, Uneven::Prefix},
-    {"easylm", "ignores rules for one-element arrays; otherwise JAX decides",
-     false, false, RuleBypass::OneElement, true, false, false, false, false,
-     Uneven::Refused},
-    {"dtensor", "splits like torch.chunk, axis by axis", false, false,
-     RuleBypass::None, false, false, false, false, false, Uneven::Chunked},
-    {"hf", "tp_plan: ignores which digits are in names; blocks may be uneven",
-     false, false, RuleBypass::None, false, false, false, false, true,
-     Uneven::Blocks},
-    {"gspmd", "pads indivisible dimensions", false, true, RuleBypass::None,
-     false, false, false, false, false, Uneven::Padded},
+    {.name = "eformer",
+     .summary = "corrects specs: leaves dimensions that do not fit unsharded",
+     .semantic_axes = true,
+     .rule_bypass = RuleBypass::Scalars,
+     .needs_rule = true,
+     .cuts_to_rank = true,
+     .drops_unknown = true,
+     .uneven = Uneven::Whole},
+    {.name = "flax",
+     .summary = "uses specs unchanged; JAX rejects what does not fit",
+     .logical_axes = true},
+    {.name = "maxtext",
+     .summary = "drops axes of size 1 and keeps the axes that divide",
+     .logical_axes = true,
+     .drops_size_one = true,
+     .uneven = Uneven::Prefix},
+    {.name = "easylm",
+     .summary = "ignores rules for one-element arrays; otherwise JAX decides",
+     .rule_bypass = RuleBypass::OneElement,
+     .needs_rule = true},
+    {.name = "dtensor",
+     .summary = "splits like torch.chunk, axis by axis",
+     .uneven = Uneven::Chunked},
+    {.name = "hf",
+     .summary =
+         "tp_plan: ignores which digits are in names; blocks may be uneven",
+     .folds_digits = true,
+     .uneven = Uneven::Blocks},
+    {.name = "gspmd",
+     .summary = "pads indivisible dimensions",
+     .logical_axes = true,
+     .uneven = Uneven::Padded},
 }};
-
-// Returns "fsdp=4,tp=2".
-std::string sizes_text(const Mesh& mesh, const AxisNames& axes) {
-  return joined_of(axes, ",", [&](const AxisName& axis) {
-    return axis + "=" + std::to_string(mesh.size_of(axis));
-  });
-}
 
 // Returns "3 ×3, 1".
 std::string shards_text(const std::vector<ShardSize>& shards) {
-  std::string text;
-  for (const ShardSize& shard : shards) {
-    text += (text.empty() ? "" : ", ") + std::to_string(shard.rows);
-    if (shard.count > 1) text += " ×" + std::to_string(shard.count);
-  }
-  return text;
+  return joined_of(shards, ", ", [](const ShardSize& shard) {
+    const std::string rows = std::to_string(shard.rows);
+    return shard.count > 1 ? rows + " ×" + std::to_string(shard.count) : rows;
+  });
 }
+
+std::string of_dim(size_t dim) { return "dimension " + std::to_string(dim); }
 
 // The request that the semantics are applied to.
 struct Asked {
-  const TensorType* type = nullptr;
+  const TensorType& type;
   const PartitionSpec* written = nullptr;  // null: no rule matches
-  PartitionSpec spec;                      // `written` in mesh axes
+  PartitionSpec spec = {};                 // `written` in mesh axes
   bool by_labels = false;                  // requested by the manifest's
                                            // logical axes
 };
 
-class Reader {
- public:
-  Reader(const FrameworkSemantics& semantics, const RuleSet& rules,
-         const Mesh& mesh)
-      : semantics_(semantics), mesh_(mesh), vocabulary_(rules, mesh, {}) {}
+// Reads one request.
+struct Reader {
+  const FrameworkSemantics& semantics;
+  const Mesh& mesh;
+  const Vocabulary& vocabulary;
+  ReadOutcome out = {};
+  std::vector<size_t> uneven = {};  // dimensions
 
   ReadOutcome read(const Asked& asked) {
-    out_ = {};
-    const Shape& shape = asked.type->shape;
-    if (bypasses_rules(*asked.type)) {
+    const Shape& shape = asked.type.shape;
+    if (bypasses_rules(asked.type)) {
       if (asked.written != nullptr) {
         note(shape.empty() ? "rules do not apply to scalars"
                            : "rules do not apply to one-element arrays");
       }
     } else if (asked.written == nullptr) {
-      if (semantics_.needs_rule) refuse("no rule matches");
+      if (semantics.needs_rule) refuse("no rule matches");
     } else if (understands(asked)) {
       place(asked.spec, shape);
     }
-    return finish(*asked.type);
+    finish(asked.type);
+    return std::move(out);
   }
 
- private:
-  void note(std::string why) { out_.why.push_back(std::move(why)); }
+  void note(std::string why) { out.why.push_back(std::move(why)); }
   void refuse(std::string why) {
     // Errors replace the remarks that were made before the first of them.
-    if (out_.kind != ReadKind::Refused) out_.why.clear();
-    out_.kind = ReadKind::Refused;
+    if (out.kind != ReadKind::Refused) out.why.clear();
+    out.kind = ReadKind::Refused;
     note(std::move(why));
   }
   // Notes a change to the spec, unless the spec is refused.
   void remark(std::string why) {
-    if (out_.kind != ReadKind::Refused) note(std::move(why));
+    if (out.kind != ReadKind::Refused) note(std::move(why));
   }
 
   bool bypasses_rules(const TensorType& type) const {
-    if (semantics_.rule_bypass == RuleBypass::None) return false;
+    if (semantics.rule_bypass == RuleBypass::None) return false;
     if (type.shape.empty()) return true;
-    return semantics_.rule_bypass == RuleBypass::OneElement &&
+    return semantics.rule_bypass == RuleBypass::OneElement &&
            type.elements() == 1;
   }
 
   bool understands(const Asked& asked) {
-    for (const AxisNames& axes : asked.written->dims) {
-      for (const AxisName& axis : axes) {
-        const NameKind kind =
-            asked.by_labels ? NameKind::Logical : vocabulary_.kind_of(axis);
-        std::string what;
-        if (kind == NameKind::Logical && !semantics_.logical_axes) {
-          what = "a logical axis";
-        } else if (kind == NameKind::Semantic && !semantics_.semantic_axes) {
-          what = "a semantic axis";
-        }
-        if (what.empty()) continue;
-        out_.kind = ReadKind::NotRead;
-        note(in_backticks(axis) + " is " + what +
-             ", which is not supported here");
-        return false;
+    for (const AxisName& axis : axes_in(*asked.written)) {
+      const NameKind kind =
+          asked.by_labels ? NameKind::Logical : vocabulary.kind_of(axis);
+      const bool is_logical = kind == NameKind::Logical;
+      if (is_logical ? semantics.logical_axes
+                     : kind != NameKind::Semantic || semantics.semantic_axes) {
+        continue;
       }
+      out.kind = ReadKind::NotRead;
+      note(in_backticks(axis) +
+           (is_logical ? " is a logical axis" : " is a semantic axis") +
+           ", which is not supported here");
+      return false;
     }
     return true;
   }
 
   void place(const PartitionSpec& spec, const Shape& shape) {
-    out_.spec.dims.resize(shape.size());
     const size_t rank = shape.size();
-    if (spec.dims.size() > rank && !semantics_.cuts_to_rank) {
-      refuse("the spec has " + plural(std::ssize(spec.dims), "dimension") +
-             ", but the array has " + count_text(static_cast<int64_t>(rank)));
+    out.spec.dims.resize(rank);
+    if (spec.dims.size() > rank && semantics.cuts_to_rank) {
+      remark("truncated to " + plural(std::ssize(shape), "dimension"));
     } else if (spec.dims.size() > rank) {
-      remark("truncated to " + plural(static_cast<int64_t>(rank), "dimension"));
+      refuse("the spec has " + plural(std::ssize(spec.dims), "dimension") +
+             ", but the array has " + count_text(std::ssize(shape)));
     }
     for (size_t dim = 0; dim < std::min(rank, spec.dims.size()); ++dim) {
       const auto axes = known(dim, spec.dims[dim]);
-      if (axes) out_.spec.dims[dim] = divided(dim, shape[dim], *axes);
+      if (axes) out.spec.dims[dim] = divided(dim, shape[dim], *axes);
     }
-    refuse_repeated();
-  }
-
-  static std::string of_dim(size_t dim) {
-    return "dimension " + std::to_string(dim);
+    std::set<AxisName> used;
+    for (const AxisName& axis : axes_in(out.spec)) {
+      if (used.insert(axis).second) continue;
+      refuse("axis " + in_backticks(axis) + " is named twice");
+      break;
+    }
   }
 
   // Returns the axes of a dimension that the mesh has; no value if the
@@ -154,16 +165,16 @@ class Reader {
         remark(of_dim(dim) + " is left to the compiler");
         return std::nullopt;
       }
-      if (!mesh_.find(axis)) {
+      if (!mesh.find(axis)) {
         const std::string why = "the mesh has no axis " + in_backticks(axis);
-        if (semantics_.drops_unknown) {
+        if (semantics.drops_unknown) {
           remark(of_dim(dim) + " is not sharded: " + why);
         } else {
           refuse(why);
         }
         return std::nullopt;
       }
-      if (semantics_.drops_size_one && mesh_.size_of(axis) == 1) {
+      if (semantics.drops_size_one && mesh.size_of(axis) == 1) {
         remark(in_backticks(axis) + " of size 1 is removed");
         continue;
       }
@@ -172,102 +183,69 @@ class Reader {
     return axes;
   }
 
-  bool divides(int64_t size, const AxisNames& axes) const {
-    const int64_t shards = shard_count(mesh_, axes);
-    return size == 0 || (shards != INT64_MAX && size % shards == 0);
-  }
-
   AxisNames divided(size_t dim, int64_t size, AxisNames axes) {
-    if (divides(size, axes)) return axes;
-    const std::string why = std::to_string(size) + " is not divisible by " +
-                            sizes_text(mesh_, axes);
-    switch (semantics_.uneven) {
+    if (is_divisible(size, axes, mesh)) return axes;
+    const std::string why =
+        std::to_string(size) + " is not divisible by " + sizes_text(mesh, axes);
+    switch (semantics.uneven) {
       case Uneven::Whole:
         remark(of_dim(dim) + " is not sharded: " + why);
         return {};
       case Uneven::Refused:
         refuse(of_dim(dim) + ": " + why);
-        return axes;
+        break;
       case Uneven::Prefix:
-        while (!divides(size, axes)) axes.pop_back();
+        while (!is_divisible(size, axes, mesh)) axes.pop_back();
         remark(of_dim(dim) +
                (axes.empty() ? " is not sharded: "
                              : " keeps only " + axes_text(axes) + ": ") +
                why);
-        return axes;
+        break;
       case Uneven::Padded:
         remark(of_dim(dim) + " is padded: " + why);
-        return axes;
+        break;
       case Uneven::Chunked:
       case Uneven::Blocks:
-        uneven_.push_back(dim);
-        return axes;
+        uneven.push_back(dim);
+        break;
     }
     return axes;
   }
 
-  void refuse_repeated() {
-    std::set<AxisName> used;
-    for (const AxisNames& axes : out_.spec.dims) {
-      for (const AxisName& axis : axes) {
-        if (used.insert(axis).second) continue;
-        refuse("axis " + in_backticks(axis) + " is named twice");
-        return;
-      }
-    }
-  }
-
   std::vector<ShardSize> shards_of(const AxisNames& axes, int64_t size) const {
-    if (semantics_.uneven == Uneven::Blocks) {
-      const Mesh line({{"blocks", shard_count(mesh_, axes)}});
+    if (semantics.uneven == Uneven::Blocks) {
+      const Mesh line({{"blocks", shard_count(mesh, axes)}});
       return shard_sizes(line, {"blocks"}, Cut::Chunked, size);
     }
-    const bool chunked = semantics_.uneven == Uneven::Chunked;
-    return shard_sizes(mesh_, axes, chunked ? Cut::Chunked : Cut::Even, size);
+    const bool chunked = semantics.uneven == Uneven::Chunked;
+    return shard_sizes(mesh, axes, chunked ? Cut::Chunked : Cut::Even, size);
   }
 
-  ReadOutcome finish(const TensorType& type) {
-    const std::vector<size_t> uneven = std::exchange(uneven_, {});
-    if (out_.kind != ReadKind::Placed) {
-      out_.spec.dims.clear();
-      return std::move(out_);
-    }
-    for (size_t dim = 0; dim < out_.spec.dims.size(); ++dim) {
-      const AxisNames& axes = out_.spec.dims[dim];
+  // Computes the sizes of the shards.
+  void finish(const TensorType& type) {
+    if (out.kind != ReadKind::Placed) return out.spec.dims.clear();
+    for (size_t dim = 0; dim < out.spec.dims.size(); ++dim) {
+      const AxisNames& axes = out.spec.dims[dim];
       if (axes.empty()) continue;
-      out_.shards.push_back(shards_of(axes, type.shape[dim]));
+      out.shards.push_back(shards_of(axes, type.shape[dim]));
       if (contains(uneven, dim)) {
         note(of_dim(dim) + " of " + std::to_string(type.shape[dim]) +
-             " is split into " + shards_text(out_.shards.back()));
+             " is split into " + shards_text(out.shards.back()));
       }
     }
-    if (names_no_axis(out_.spec)) out_.spec.dims.clear();
+    if (names_no_axis(out.spec)) out.spec.dims.clear();
     Placement placement;
     placement.type = type;
-    placement.spec = out_.spec;
-    measure(placement, mesh_, OnIndivisible::Pad);
-    out_.bytes_per_device = placement.bytes_per_device;
-    return std::move(out_);
+    placement.spec = out.spec;
+    measure(placement, mesh, OnIndivisible::Pad);
+    out.bytes_per_device = placement.bytes_per_device;
   }
-
-  const FrameworkSemantics& semantics_;
-  const Mesh& mesh_;
-  Vocabulary vocabulary_;
-  ReadOutcome out_;
-  std::vector<size_t> uneven_;
 };
 
 // Returns "experts.*.w*" for "experts.0.w1", the key that tp_plan is searched
 // for.
 std::string without_digits(std::string_view name) {
-  std::string result;
-  bool in_number = false;
-  for (const char c : name) {
-    if (!is_digit(c)) result += c;
-    if (is_digit(c) && !in_number) result += '*';
-    in_number = is_digit(c);
-  }
-  return result;
+  return fold_digits(name, DigitFolding::EveryRun);
 }
 
 // Returns, per parameter, the first rule that decides any parameter whose name
@@ -284,30 +262,22 @@ std::vector<int> merged_rules(const Manifest& manifest, const Plan& plan) {
   std::vector<int> rules;
   rules.reserve(manifest.size());
   for (size_t i = 0; i < manifest.size(); ++i) {
-    const auto found = first.find(without_digits(manifest.name(i)));
-    rules.push_back(found == first.end() ? 0 : found->second);
+    rules.push_back(first[without_digits(manifest.name(i))]);
   }
   return rules;
 }
 
 Asked asked_of(const Placement& placement) {
-  Asked asked;
-  asked.type = &placement.type;
-  if (!placement.requested) return asked;
-  asked.written = &*placement.requested;
-  asked.spec = placement.requested_spec();
-  asked.by_labels = placement.rule == 0;
-  return asked;
+  if (!placement.requested) return {placement.type};
+  return {placement.type, &*placement.requested, placement.requested_spec(),
+          placement.rule == 0};
 }
 
 // Returns the request of the same parameter under another rule.
 Asked asked_of(const TensorType& type, const Rule& rule) {
-  Asked asked;
-  asked.type = &type;
-  asked.written = &rule.spec;
-  asked.spec = rule.spec;
-  if (rule.from_last) asked.spec = aligned_to_last(rule, type.shape.size());
-  return asked;
+  return {
+      type, &rule.spec,
+      rule.from_last ? aligned_to_last(rule, type.shape.size()) : rule.spec};
 }
 
 }  // namespace
@@ -319,16 +289,14 @@ const FrameworkSemantics* find_framework_semantics(std::string_view name) {
 }
 
 bool agree(const ReadOutcome& a, const ReadOutcome& b) {
-  if (a.kind != b.kind) return false;
-  return a.kind != ReadKind::Placed ||
-         (a.spec == b.spec && a.bytes_per_device == b.bytes_per_device &&
-          a.shards == b.shards);
+  return std::tie(a.kind, a.spec, a.bytes_per_device, a.shards) ==
+         std::tie(b.kind, b.spec, b.bytes_per_device, b.shards);
 }
 
 ReadOutcomes read_as(const FrameworkSemantics& semantics,
                      const Manifest& manifest, const RuleSet& rules,
                      const Plan& verbatim) {
-  Reader reader(semantics, rules, verbatim.mesh);
+  const Vocabulary vocabulary(rules, verbatim.mesh, {});
   std::vector<int> merged;
   if (semantics.folds_digits) merged = merged_rules(manifest, verbatim);
   std::map<std::pair<uint32_t, int>, uint32_t> known;
@@ -343,16 +311,15 @@ ReadOutcomes read_as(const FrameworkSemantics& semantics,
         known.try_emplace({verbatim.placement_of[i], rule}, next);
     model.outcome_of.push_back(entry->second);
     if (!is_new) continue;
-    if (rule == placement.rule) {
-      model.outcomes.push_back(reader.read(asked_of(placement)));
-      continue;
-    }
-    const Rule& other = rules.rules[static_cast<size_t>(rule) - 1];
-    model.outcomes.push_back(reader.read(asked_of(placement.type, other)));
-    model.outcomes.back().why.insert(
-        model.outcomes.back().why.begin(),
-        "rule " + std::to_string(rule) + " applies to all of " +
-            in_backticks(without_digits(manifest.name(i))));
+    Reader reader{semantics, verbatim.mesh, vocabulary};
+    const bool is_own = rule == placement.rule;
+    ReadOutcome& outcome = model.outcomes.emplace_back(reader.read(
+        is_own ? asked_of(placement)
+               : asked_of(placement.type, nth(rules.rules, rule - 1))));
+    if (is_own) continue;
+    outcome.why.insert(outcome.why.begin(),
+                       "rule " + std::to_string(rule) + " applies to all of " +
+                           in_backticks(without_digits(manifest.name(i))));
   }
   return model;
 }

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Searches names for all patterns at once, in parts, or one by one, whichever
+// its estimate of the cost allows.
 #include "resolve/match.h"
 
 #include <algorithm>
@@ -134,6 +136,95 @@ struct Searched {
   }
 };
 
+// Returns false if the automaton runs out of memory.
+bool find_in(const RE2::Set& set, std::string_view name,
+             std::vector<int>& found) {
+  found.clear();
+  RE2::Set::ErrorInfo error{};
+  if (!set.Match(name, &found, &error) && error.kind != RE2::Set::kNoError) {
+    return false;
+  }
+  if (!std::ranges::is_sorted(found)) sort_numbers(found);
+  return true;
+}
+
+// Returns whether searching samples of the names for `patterns` patterns
+// allocates too much. Adds to `cost` what the samples cost and, if the result
+// is false, what all names will cost.
+template <typename Find>
+bool grows_with_names(const Searched& names, size_t patterns, Find find,
+                      Int128& cost) {
+  const size_t sampled = std::min(names.size() / kSamples, kSampleNames);
+  if (!kCountsAllocations || names.size() * patterns < kFewSearches ||
+      sampled == 0) {
+    return false;
+  }
+  const size_t step = names.size() / sampled;
+  const auto tries = static_cast<int64_t>(patterns * sampled);
+  std::vector<int> found;
+  found.reserve(patterns);
+  int64_t growth = 0;
+  for (size_t sample = 0; sample < kSamples; ++sample) {
+    growth = 0;
+    for (size_t i = 0; i < sampled; ++i) {
+      const int64_t before = allocated_by_thread();
+      find(names.name(i * step + step * sample / kSamples), found);
+      const int64_t added = allocated_by_thread() - before;
+      // A full automaton starts over and is then smaller than before.
+      growth += added < 0 ? kMostSampled : added;
+      if (growth <= std::min(kHopelessGrowth * tries, kMostSampled)) continue;
+      cost += kCombinedGrowth * growth;
+      return true;
+    }
+    cost += kCombinedGrowth * growth;
+    if (growth == 0) return false;
+  }
+  if (growth > kSlowGrowth * tries) return true;
+  cost += static_cast<Int128>(kCombinedGrowth) * growth *
+          static_cast<Int128>(names.size() / sampled);
+  return false;
+}
+
+// The list of patterns that match each name.
+struct FoundLists {
+  NumberLists lists;
+  std::vector<uint32_t> of;
+};
+
+// Calls find(name, found) for every name, on several threads. The resulting
+// numbers do not depend on the number of threads.
+template <typename Find>
+FoundLists find_all(const Searched& names, int jobs, Find find) {
+  const size_t blocks = names.size() / kBlock + 1;
+  const size_t threads = std::clamp<size_t>(to_size(jobs), 1, blocks);
+  FoundLists result;
+  result.of.resize(names.size());
+  std::vector<NumberLists> shares(threads);
+  const auto begin_of = [&](size_t share) {
+    return names.size() * share / threads;
+  };
+  parallel_for(static_cast<int64_t>(threads), static_cast<int>(threads),
+               [&](int64_t share) {
+                 const size_t t = to_size(share);
+                 std::vector<int> found;
+                 for (size_t i = begin_of(t); i < begin_of(t + 1); ++i) {
+                   found.clear();
+                   find(names.name(i), found);
+                   result.of[i] = shares[t].number_of(found);
+                 }
+               });
+  for (size_t t = 0; t < threads; ++t) {
+    std::vector<uint32_t> number;
+    for (uint32_t i = 0; i < shares[t].size(); ++i) {
+      number.push_back(result.lists.number_of(shares[t].list(i)));
+    }
+    for (size_t i = begin_of(t); i < begin_of(t + 1); ++i) {
+      result.of[i] = number[result.of[i]];
+    }
+  }
+  return result;
+}
+
 }  // namespace
 
 struct Matcher::Impl {
@@ -156,37 +247,27 @@ struct Matcher::Impl {
     for (size_t i = begin; i < end; ++i) size += patterns[i]->ProgramSize();
     return size;
   }
-  // Finds the numbers of the patterns that match a name, ascending.
-  void find(std::string_view name, std::vector<int>& found) const;
+  // Finds the numbers of the patterns [begin, end) that match a name,
+  // ascending. `at_once` has these patterns; null: they are searched one by
+  // one.
+  void find(const RE2::Set* at_once, std::string_view name, size_t begin,
+            size_t end, std::vector<int>& found) const;
   void find_one_by_one(std::string_view name, size_t begin, size_t end,
                        std::vector<int>& found) const;
   // Replaces the numbers of patterns by those of their rules.
   void to_rules(std::vector<int>& found) const;
 };
 
-namespace {
-
-// Returns false if the automaton runs out of memory.
-bool find_in(const RE2::Set& set, std::string_view name,
-             std::vector<int>& found) {
-  found.clear();
-  RE2::Set::ErrorInfo error{};
-  if (!set.Match(name, &found, &error) && error.kind != RE2::Set::kNoError) {
-    return false;
-  }
-  if (!std::ranges::is_sorted(found)) sort_numbers(found);
-  return true;
-}
-
-}  // namespace
-
-void Matcher::Impl::find(std::string_view name, std::vector<int>& found) const {
+void Matcher::Impl::find(const RE2::Set* at_once, std::string_view name,
+                         size_t begin, size_t end,
+                         std::vector<int>& found) const {
   const UnrefusedAllocations re2;
-  if (set == nullptr || steps * std::ssize(name) > kFewSteps ||
-      !find_in(*set, name, found)) {
-    found.clear();
-    find_one_by_one(name, 0, patterns.size(), found);
+  if (at_once != nullptr && find_in(*at_once, name, found)) {
+    for (int& pattern : found) pattern += static_cast<int>(begin);
+    return;
   }
+  found.clear();
+  find_one_by_one(name, begin, end, found);
 }
 
 void Matcher::Impl::find_one_by_one(std::string_view name, size_t begin,
@@ -203,7 +284,7 @@ void Matcher::Impl::to_rules(std::vector<int>& found) const {
   if (patterns.size() == rules) return;
   std::vector<int> all;
   for (const int pattern : found) {
-    const std::vector<int>& some = rules_of[static_cast<size_t>(pattern)];
+    const std::vector<int>& some = nth(rules_of, pattern);
     all.insert(all.end(), some.begin(), some.end());
   }
   std::ranges::sort(all);
@@ -256,7 +337,7 @@ std::optional<Matcher> Matcher::compile(const RuleSet& rules, bool plain_names,
       if (impl->set != nullptr && impl->set->Add(pattern.re2, nullptr) < 0) {
         impl->set.reset();
       }
-      impl->steps += compiled->ProgramSize();
+      impl->steps += size;
       impl->patterns.push_back(std::move(compiled));
       impl->spelt.push_back(pattern.re2);
       impl->rules_of.emplace_back();
@@ -301,7 +382,9 @@ std::optional<NameGroups> Matcher::groups_of(const Manifest& manifest) const {
 }
 
 void Matcher::find(std::string_view name, std::vector<int>& found) const {
-  impl_->find(name, found);
+  const bool at_once = impl_->steps * std::ssize(name) <= kFewSteps;
+  impl_->find(at_once ? impl_->set.get() : nullptr, name, 0,
+              impl_->patterns.size(), found);
   impl_->to_rules(found);
 }
 
@@ -312,134 +395,9 @@ void Matcher::find_one_by_one(std::string_view name,
   impl_->to_rules(found);
 }
 
-namespace {
-
-// Returns whether searching samples of the names for `patterns` patterns
-// allocates too much. Adds to `cost` what the samples cost and, if the result
-// is false, what all names will cost.
-template <typename Find>
-bool grows_with_names(const Searched& names, size_t patterns, Find find,
-                      Int128& cost) {
-  const size_t sampled = std::min(names.size() / kSamples, kSampleNames);
-  if (!kCountsAllocations || names.size() * patterns < kFewSearches ||
-      sampled == 0) {
-    return false;
-  }
-  const size_t step = names.size() / sampled;
-  const auto tries = static_cast<int64_t>(patterns * sampled);
-  std::vector<int> found;
-  found.reserve(patterns);
-  int64_t growth = 0;
-  for (size_t sample = 0; sample < kSamples; ++sample) {
-    growth = 0;
-    for (size_t i = 0; i < sampled; ++i) {
-      const int64_t before = allocated_by_thread();
-      find(names.name(i * step + step * sample / kSamples), found);
-      const int64_t added = allocated_by_thread() - before;
-      // A full automaton starts over and is then smaller than before.
-      growth += added < 0 ? kMostSampled : added;
-      if (growth <= std::min(kHopelessGrowth * tries, kMostSampled)) continue;
-      cost += kCombinedGrowth * growth;
-      return true;
-    }
-    cost += kCombinedGrowth * growth;
-    if (growth == 0) return false;
-  }
-  if (growth > kSlowGrowth * tries) return true;
-  cost += static_cast<Int128>(kCombinedGrowth) * growth *
-          static_cast<Int128>(names.size() / sampled);
-  return false;
-}
-
-// The list of patterns that match each name.
-struct FoundLists {
-  NumberLists lists;
-  std::vector<uint32_t> of;
-};
-
-// Calls find(name, found) for every name, on several threads. The resulting
-// numbers do not depend on the number of threads.
-template <typename Find>
-FoundLists find_all(const Searched& names, int jobs, Find find) {
-  const size_t blocks = names.size() / kBlock + 1;
-  const size_t threads =
-      std::clamp<size_t>(static_cast<size_t>(jobs), 1, blocks);
-  FoundLists result;
-  result.of.resize(names.size());
-  std::vector<NumberLists> shares(threads);
-  const auto begin_of = [&](size_t share) {
-    return names.size() * share / threads;
-  };
-  parallel_for(static_cast<int64_t>(threads), static_cast<int>(threads),
-               [&](int64_t share) {
-                 const auto t = static_cast<size_t>(share);
-                 std::vector<int> found;
-                 for (size_t i = begin_of(t); i < begin_of(t + 1); ++i) {
-                   found.clear();
-                   find(names.name(i), found);
-                   result.of[i] = shares[t].number_of(found);
-                 }
-               });
-  for (size_t t = 0; t < threads; ++t) {
-    std::vector<uint32_t> number;
-    for (uint32_t i = 0; i < shares[t].size(); ++i) {
-      number.push_back(result.lists.number_of(shares[t].list(i)));
-    }
-    for (size_t i = begin_of(t); i < begin_of(t + 1); ++i) {
-      result.of[i] = number[result.of[i]];
-    }
-  }
-  return result;
-}
-
-}  // namespace
-
 // Searches for one part of the patterns after another, each with an automaton
 // of its own, and combines the results.
-class SearchInParts {
- public:
-  SearchInParts(const Matcher::Impl& matcher, const Searched& names,
-                int64_t longest, int64_t bytes, int jobs)
-      : matcher_(matcher),
-        names_(names),
-        longest_(longest),
-        bytes_(bytes),
-        jobs_(jobs),
-        of_(names.size()) {}
-
-  // Returns whether the search would take too long: sampled patterns all need
-  // large automata, and those of all patterns together do not fit into the
-  // memory of one.
-  bool is_hopeless() {
-    const size_t all = matcher_.patterns.size();
-    constexpr size_t kFit = kSetMemory / kLargeAutomaton;
-    if (all <= kFit || steps_of(all, kLargeAutomaton) <= kMostCost) {
-      return false;
-    }
-    for (size_t p = 0; p < all; p += all / 16 + 1) {
-      int64_t growth = 0;
-      for (size_t i = 0; i < names_.size(); i += names_.size() / 4 + 1) {
-        const Tried tried = try_one(p, names_.name(i));
-        growth += tried.growth;
-        cost_ += tried.cost;
-      }
-      if (cost_ > kMostCost / 8) return true;
-      if (growth <= kLargeAutomaton) return false;
-    }
-    return true;
-  }
-  // Returns the cost so far.
-  Int128& cost() { return cost_; }
-  // Returns no value if the search would take too long.
-  std::optional<FoundLists> run() {
-    const size_t all = matcher_.patterns.size();
-    for (size_t begin = 0; begin < all; begin += kPart) {
-      if (!search(begin, std::min(begin + kPart, all))) return std::nullopt;
-    }
-    return together();
-  }
-
- private:
+struct SearchInParts {
   // A node in a chain of matches: the matches in earlier parts, and those in
   // the next part.
   struct Step {
@@ -447,6 +405,50 @@ class SearchInParts {
     std::vector<int> list = {};
     int64_t found = 0;  // matches up to here
   };
+
+  const Matcher::Impl& matcher;
+  const Searched& names;
+  int64_t longest;  // length of the longest name, more than 0
+  int64_t bytes;    // of all names
+  int jobs;
+  Int128 cost = 0;  // of the search so far
+  // Per name, the index of its last step.
+  std::vector<uint32_t> of = std::vector<uint32_t>(names.size());
+  std::vector<Step> steps = {{}};  // the first one: no match
+  // The number of parts to search one by one before an automaton is tried
+  // again.
+  size_t parts_to_pass = 0;
+  size_t parts_passed = 0;
+
+  // Returns whether the search would take too long: sampled patterns all need
+  // large automata, and those of all patterns together do not fit into the
+  // memory of one.
+  bool is_hopeless() {
+    const size_t all = matcher.patterns.size();
+    constexpr size_t kFit = kSetMemory / kLargeAutomaton;
+    if (all <= kFit || steps_of(all, kLargeAutomaton) <= kMostCost) {
+      return false;
+    }
+    for (size_t p = 0; p < all; p += all / 16 + 1) {
+      int64_t growth = 0;
+      for (size_t i = 0; i < names.size(); i += names.size() / 4 + 1) {
+        const Tried tried = try_one(p, names.name(i));
+        growth += tried.growth;
+        cost += tried.cost;
+      }
+      if (cost > kMostCost / 8) return true;
+      if (growth <= kLargeAutomaton) return false;
+    }
+    return true;
+  }
+  // Returns no value if the search would take too long.
+  std::optional<FoundLists> run() {
+    const size_t all = matcher.patterns.size();
+    for (size_t begin = 0; begin < all; begin += kPart) {
+      if (!search(begin, std::min(begin + kPart, all))) return std::nullopt;
+    }
+    return together();
+  }
 
   // The cost of searching for one pattern in one name.
   struct Tried {
@@ -457,50 +459,47 @@ class SearchInParts {
     std::vector<int> found;
     found.reserve(1);
     const int64_t before = allocated_by_thread();
-    matcher_.find_one_by_one(name, pattern, pattern + 1, found);
+    matcher.find_one_by_one(name, pattern, pattern + 1, found);
     const int64_t growth = allocated_by_thread() - before;
     if (growth >= 0 && growth <= kGivenUp) return {growth, 2 * growth};
     // A full automaton starts over, or RE2 gives it up.
-    const int64_t steps =
-        std::ssize(name) * matcher_.program_size(pattern, pattern + 1);
-    return {std::max(growth, kGivenUp), std::max(2 * growth, 32 * steps)};
+    const int64_t taken =
+        std::ssize(name) * matcher.program_size(pattern, pattern + 1);
+    return {std::max(growth, kGivenUp), std::max(2 * growth, 32 * taken)};
   }
 
   // Returns the cost of searching all names for `patterns` patterns whose
   // automata exist already, of `automaton` bytes each.
   Int128 steps_of(size_t patterns, int64_t automaton) const {
-    const auto names = static_cast<Int128>(names_.size());
-    const Int128 bytes =
-        automaton < kLargeAutomaton ? bytes_ / 3 : bytes_ * kLargeStep;
-    return static_cast<Int128>(patterns) * (names * kCallCost + bytes);
+    const int64_t by_bytes =
+        automaton < kLargeAutomaton ? bytes / 3 : bytes * kLargeStep;
+    return Int128{patterns} * (Int128{names.size()} * kCallCost + by_bytes);
   }
 
   bool search(size_t begin, size_t end) {
-    const auto one_by_one = [&](std::string_view name,
-                                std::vector<int>& found) {
-      matcher_.find_one_by_one(name, begin, end, found);
-    };
     // If an automaton did not help for a part, the next parts are searched
     // without one.
-    if (parts_passed_ < parts_to_pass_) {
-      ++parts_passed_;
-    } else if (search_at_once(begin, end, one_by_one)) {
-      parts_to_pass_ = 0;
-      return cost_ <= kMostCost;
+    if (parts_passed < parts_to_pass) {
+      ++parts_passed;
+    } else if (search_at_once(begin, end)) {
+      parts_to_pass = 0;
+      return cost <= kMostCost;
     } else {
-      parts_to_pass_ = 2 * parts_to_pass_ + 1;
-      parts_passed_ = 0;
+      parts_to_pass = 2 * parts_to_pass + 1;
+      parts_passed = 0;
     }
     if (!is_affordable(begin, end)) return false;
-    add(find_all(names_, jobs_, one_by_one));
-    return cost_ <= kMostCost;
+    add(find_all(names, jobs,
+                 [&](std::string_view name, std::vector<int>& found) {
+                   matcher.find_one_by_one(name, begin, end, found);
+                 }));
+    return cost <= kMostCost;
   }
 
   // Returns false if an automaton of the part does not help.
-  template <typename OneByOne>
-  bool search_at_once(size_t begin, size_t end, const OneByOne& one_by_one) {
-    if (names_.size() < kSamples ||
-        matcher_.program_size(begin, end) > kManySteps / longest_) {
+  bool search_at_once(size_t begin, size_t end) {
+    if (names.size() < kSamples ||
+        matcher.program_size(begin, end) > kManySteps / longest) {
       return false;
     }
     RE2::Set set(options(kSetMemory), RE2::UNANCHORED);
@@ -508,24 +507,19 @@ class SearchInParts {
     {
       const UnrefusedAllocations re2;
       for (size_t i = begin; i < end && is_made; ++i) {
-        is_made = set.Add(matcher_.spelt[i], nullptr) >= 0;
+        is_made = set.Add(matcher.spelt[i], nullptr) >= 0;
       }
       is_made = is_made && set.Compile();
     }
-    const auto at_once = [&](std::string_view name, std::vector<int>& found) {
-      const UnrefusedAllocations re2;
-      if (!find_in(set, name, found)) {
-        found.clear();
-        return one_by_one(name, found);
-      }
-      for (int& pattern : found) pattern += static_cast<int>(begin);
-    };
     if (!is_made) return false;
+    const auto at_once = [&](std::string_view name, std::vector<int>& found) {
+      matcher.find(&set, name, begin, end, found);
+    };
     // The first name builds the states that all names share.
     std::vector<int> found;
-    at_once(names_.name(0), found);
-    if (grows_with_names(names_, end - begin, at_once, cost_)) return false;
-    add(find_all(names_, jobs_, at_once));
+    at_once(names.name(0), found);
+    if (grows_with_names(names, end - begin, at_once, cost)) return false;
+    add(find_all(names, jobs, at_once));
     return true;
   }
 
@@ -534,70 +528,67 @@ class SearchInParts {
     constexpr size_t kTried = 4;
     constexpr size_t kNames = 16;
     const size_t patterns = std::min(kTried, end - begin);
-    const size_t names = std::min(kNames, names_.size());
-    Int128 cost = 0;
+    const size_t tried_names = std::min(kNames, names.size());
+    Int128 of_tried = 0;
     int64_t largest = 0;
     for (size_t p = 0; p < patterns; ++p) {
       const size_t pattern = begin + (end - begin) * p / patterns;
       int64_t held = 0;
-      for (size_t i = 0; i < names; ++i) {
-        const std::string_view name = names_.name(names_.size() * i / names);
+      for (size_t i = 0; i < tried_names; ++i) {
+        const std::string_view name =
+            names.name(names.size() * i / tried_names);
         const Tried tried = try_one(pattern, name);
         held += tried.growth;
-        cost_ += tried.cost;
+        cost += tried.cost;
         // The second such name is evidence enough.
-        const Int128 alike = static_cast<Int128>(tried.cost) * bytes_ *
-                             static_cast<Int128>(end - begin);
-        if (cost_ > kMostCost ||
+        const Int128 alike = Int128{tried.cost} * bytes * (end - begin);
+        if (cost > kMostCost ||
             (i > 0 && tried.growth >= kGivenUp &&
-             alike > static_cast<Int128>(kMostCost) *
-                         static_cast<Int128>(name.size()))) {
+             alike > Int128{kMostCost} * std::ssize(name))) {
           return false;
         }
         // The first names build the states that all names share.
-        if (i >= names / 2) cost += tried.cost;
+        if (i >= tried_names / 2) of_tried += tried.cost;
       }
       largest = std::max(largest, held);
     }
-    const auto tried = static_cast<Int128>(patterns * (names - names / 2));
-    cost_ += cost * static_cast<Int128>(end - begin) *
-             static_cast<Int128>(names_.size()) / std::max<Int128>(tried, 1);
-    cost_ += static_cast<Int128>(end - begin) * largest;
-    cost_ += steps_of(end - begin, largest);
-    return cost_ <= kMostCost;
+    const Int128 tries = Int128{patterns} * (tried_names - tried_names / 2);
+    cost +=
+        of_tried * (end - begin) * names.size() / std::max<Int128>(tries, 1);
+    cost += Int128{end - begin} * largest;
+    cost += steps_of(end - begin, largest);
+    return cost <= kMostCost;
   }
 
   void add(const FoundLists& part) {
     std::unordered_map<uint64_t, uint32_t> known;
-    for (size_t i = 0; i < of_.size(); ++i) {
+    for (size_t i = 0; i < of.size(); ++i) {
       const uint32_t list = part.of[i];
       if (list == 0) continue;
-      cost_ += kFoundCost * static_cast<Int128>(part.lists.list(list).size());
-      const auto [entry, is_new] =
-          known.try_emplace((uint64_t{of_[i]} << 32U) | list,
-                            static_cast<uint32_t>(steps_.size()));
+      const std::vector<int>& found = part.lists.list(list);
+      cost += Int128{kFoundCost} * std::ssize(found);
+      const auto [entry, is_new] = known.try_emplace(
+          (uint64_t{of[i]} << 32U) | list, static_cast<uint32_t>(steps.size()));
       if (is_new) {
-        const std::vector<int>& found = part.lists.list(list);
-        steps_.push_back(
-            {of_[i], found, steps_[of_[i]].found + std::ssize(found)});
+        steps.push_back({of[i], found, steps[of[i]].found + std::ssize(found)});
       }
-      of_[i] = entry->second;
+      of[i] = entry->second;
     }
   }
 
   std::optional<FoundLists> together() const {
     FoundLists result;
-    std::vector<uint32_t> number_of(steps_.size(), UINT32_MAX);
+    std::vector<uint32_t> number_of(steps.size(), UINT32_MAX);
     int64_t found = 0;
-    for (const uint32_t step : of_) {
+    for (const uint32_t step : of) {
       uint32_t& number = number_of[step];
       if (number == UINT32_MAX) {
-        found += steps_[step].found;
+        found += steps[step].found;
         if (found > kMostFound) return std::nullopt;
         std::vector<int> list;
-        for (uint32_t at = step; at != 0; at = steps_[at].before) {
-          list.insert(list.end(), steps_[at].list.rbegin(),
-                      steps_[at].list.rend());
+        for (uint32_t at = step; at != 0; at = steps[at].before) {
+          list.insert(list.end(), steps[at].list.rbegin(),
+                      steps[at].list.rend());
         }
         std::ranges::reverse(list);
         number = result.lists.number_of(list);
@@ -606,19 +597,6 @@ class SearchInParts {
     }
     return result;
   }
-
-  const Matcher::Impl& matcher_;
-  const Searched& names_;
-  int64_t longest_;  // length of the longest name, more than 0
-  int64_t bytes_;    // of all names
-  int jobs_;
-  std::vector<uint32_t> of_;        // per name, the index of its last step
-  std::vector<Step> steps_ = {{}};  // the first one: no match
-  Int128 cost_ = 0;
-  // The number of parts to search one by one before an automaton is tried
-  // again.
-  size_t parts_to_pass_ = 0;
-  size_t parts_passed_ = 0;
 };
 
 std::optional<FoundSets> Matcher::find_sets(const Manifest& manifest, int jobs,
@@ -627,28 +605,25 @@ std::optional<FoundSets> Matcher::find_sets(const Manifest& manifest, int jobs,
       every_name ? std::nullopt : groups_of(manifest);
   const Searched names{manifest, groups ? &*groups : nullptr};
   const auto at_once = [this](std::string_view name, std::vector<int>& found) {
-    const UnrefusedAllocations re2;
-    if (find_in(*impl_->set, name, found)) return;
-    found.clear();
-    impl_->find_one_by_one(name, 0, impl_->patterns.size(), found);
+    impl_->find(impl_->set.get(), name, 0, impl_->patterns.size(), found);
   };
   int64_t longest = 1;
   int64_t bytes = 0;
   for (size_t i = 0; i < names.size(); ++i) {
-    longest = std::max(longest, static_cast<int64_t>(names.name(i).size()));
-    bytes += static_cast<int64_t>(names.name(i).size());
+    longest = std::max(longest, std::ssize(names.name(i)));
+    bytes += std::ssize(names.name(i));
   }
   int64_t largest = 0;
   for (size_t i = 0; i < impl_->patterns.size(); ++i) {
     largest = std::max(largest, impl_->program_size(i, i + 1));
   }
   if (largest > kMostStepsPerName / longest) return std::nullopt;
-  SearchInParts parts(*impl_, names, longest, bytes, jobs);
+  SearchInParts parts{*impl_, names, longest, bytes, jobs};
   if (parts.is_hopeless()) return std::nullopt;
   const bool in_parts =
       impl_->set == nullptr || names.size() < kSamples ||
       impl_->steps > kManySteps / longest ||
-      grows_with_names(names, impl_->patterns.size(), at_once, parts.cost());
+      grows_with_names(names, impl_->patterns.size(), at_once, parts.cost);
   const std::optional<FoundLists> found =
       in_parts ? parts.run() : std::optional(find_all(names, jobs, at_once));
   if (!found) return std::nullopt;

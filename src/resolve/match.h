@@ -67,7 +67,7 @@ class Matcher {
   ~Matcher();
 
  private:
-  friend class SearchInParts;
+  friend struct SearchInParts;
   struct Impl;
   explicit Matcher(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The spec of a product's result, computed here and as EasyDeL computes it.
 #include "resolve/matmul_spec.h"
 
 #include <algorithm>
@@ -33,19 +34,17 @@ void append_unused(const AxisNames& axes, AxisNames& used,
 MatmulOutput matmul_output(const PartitionSpec& left, int left_rank,
                            const PartitionSpec& right, int right_rank) {
   SHARDPLAN_CHECK(left_rank >= 1 && right_rank >= 1);
-  const auto m = static_cast<size_t>(left_rank) - 1;
+  const size_t m = to_size(left_rank) - 1;
   MatmulOutput output;
   AxisNames used;
   for (size_t dim = 0; dim < m; ++dim) {
     append_unused(entry(left, dim), used, output);
   }
   if (right_rank > 1) {
-    append_unused(entry(right, static_cast<size_t>(right_rank) - 1), used,
-                  output);
+    append_unused(entry(right, to_size(right_rank) - 1), used, output);
   }
   const AxisNames ours = entry(left, m);
-  const AxisNames theirs =
-      entry(right, static_cast<size_t>(std::max(0, right_rank - 2)));
+  const AxisNames theirs = entry(right, to_size(std::max(0, right_rank - 2)));
   for (const AxisName& axis : ours) {
     (contains(theirs, axis) ? output.partial : output.mismatched)
         .push_back(axis);
@@ -71,8 +70,9 @@ PartitionSpec original_matmul_output(
     AxisNames kept;
     // A tuple is compared only with the entries before it, so it may contain a
     // name twice.
-    std::copy_if(axes.begin(), axes.end(), std::back_inserter(kept),
-                 [&](const AxisName& axis) { return !contains(seen, axis); });
+    std::ranges::copy_if(
+        axes, std::back_inserter(kept),
+        [&](const AxisName& axis) { return !contains(seen, axis); });
     seen.insert(seen.end(), axes.begin(), axes.end());
     // None is a name like any other; a name of None that remains alone is None.
     if (axes.empty()) seen.emplace_back();

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Follows each name through the numbers that patterns distinguish.
 #include "resolve/name_groups.h"
 
 #include <algorithm>

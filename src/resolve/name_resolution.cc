@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
+// Places logical axes by their rules, and reads the names of specs.
 #include "resolve/name_resolution.h"
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <utility>
 
 #include "base/checked.h"
 #include "base/text.h"
 #include "base/words.h"
+#include "resolve/correct.h"
 
 namespace shardplan {
 namespace {
@@ -44,15 +47,12 @@ LogicalDim initial_dim(const std::optional<std::string>& label,
 
 bool is_free(const AxisNames& axes, const std::vector<LogicalDim>& dims,
              FlaxVersion version) {
-  const auto is_used = [&](const AxisName& axis) {
-    return std::ranges::any_of(
-        dims, [&](const LogicalDim& dim) { return contains(dim.axes, axis); });
-  };
   return std::ranges::none_of(axes, [&](const AxisName& axis) {
     // An empty name is None within a tuple.
     if (axis.empty()) return false;
     if (axis == kUnconstrained && version == FlaxVersion::Current) return false;
-    return is_used(axis);
+    return std::ranges::any_of(
+        dims, [&](const LogicalDim& dim) { return contains(dim.axes, axis); });
   });
 }
 
@@ -61,10 +61,76 @@ bool shares_nothing(const AxisNames& a, const AxisNames& b) {
       a, [&](const AxisName& axis) { return contains(b, axis); });
 }
 
+constexpr std::string_view kMeshPrefix = "mesh";
+constexpr std::string_view kLogicalPrefix = "logical";
+constexpr std::string_view kEmptyToken = "_";  // eformer's EMPTY
+
+PartitionAxis resolved_defaults() {
+  Diagnostics none;
+  auto axis = resolve_partition_axis(default_partition_axis(), none);
+  SHARDPLAN_CHECK(axis.has_value());
+  return *std::move(axis);
+}
+
+// Returns "`mlp` uses `tp`": the label that uses an axis of a blocked rule.
+std::string blocker_text(const LogicalMapping& mapping,
+                         const AxisLabels& labels, const LogicalRule& rule,
+                         int number, const LogicalViews& views) {
+  if (mapping.view && !views.of.empty()) {
+    const auto& view = nth(views.of, number - 1);
+    if (view && view != mapping.view) {
+      return in_backticks(axes_text(rule.axes)) + " belongs to " +
+             named_view(*view) + ", but the array is placed over " +
+             named_view(*mapping.view);
+    }
+  }
+  for (const AxisName& axis : rule.axes) {
+    for (size_t i = 0; i < labels.size(); ++i) {
+      const LogicalDim& other = mapping.dims[i];
+      const bool has_it = contains(other.axes, axis);
+      if (!has_it || other.rule > number || !labels[i]) continue;
+      return in_backticks(*labels[i]) + " uses " + in_backticks(axis);
+    }
+  }
+  return "the spec itself names one of its axes";
+}
+
+// Returns why the rules of label `i` did not place it.
+std::string unplaced_reason(const LogicalMapping& mapping,
+                            const AxisLabels& labels, size_t i,
+                            const std::vector<LogicalRule>& rules,
+                            const LogicalViews& views) {
+  const std::string& label = *labels[i];
+  const std::vector<int>& blocked = mapping.dims[i].blocked;
+  if (blocked.empty()) return "no logical axis rule names `" + label + "`";
+  std::vector<std::string> blockers;
+  for (const int number : blocked) {
+    std::string text =
+        blocker_text(mapping, labels, nth(rules, number - 1), number, views);
+    if (!contains(blockers, text)) blockers.push_back(std::move(text));
+  }
+  return "every rule for `" + label +
+         "` names an axis already in use: " + joined(blockers, ", ");
+}
+
+// Leaves the whole array unconstrained, as flax's NO_CONSTRAINT does.
+void leave_whole(ResolvedNames& names_meant) {
+  for (size_t dim = 0; dim < names_meant.spec.dims.size(); ++dim) {
+    AxisNames& axes = names_meant.spec.dims[dim];
+    if (axes.empty()) continue;
+    names_meant.corrections.push_back(
+        {static_cast<int>(dim), Code::UnplacedLogicalAxis, std::move(axes),
+         "another logical axis is not placed, so the array is left "
+         "unconstrained"});
+  }
+  names_meant.spec.dims.clear();
+  names_meant.logical_rules.clear();
+}
+
 }  // namespace
 
 std::string_view fallback_name(RulesFallback fallback) {
-  return kFallbacks.at(static_cast<size_t>(fallback));
+  return nth(kFallbacks, fallback);
 }
 
 std::optional<RulesFallback> find_fallback(std::string_view name) {
@@ -114,16 +180,16 @@ LogicalMapping map_logical_axes(const AxisLabels& labels,
     mapping.dims.push_back(initial_dim(label, version));
   }
   const auto apply = [&](int number) {
-    const auto at = static_cast<size_t>(number) - 1;
-    const LogicalRule& rule = rules[at];
+    const LogicalRule& rule = nth(rules, number - 1);
     if (rule.inactive) return;
     if (!rule.name && version == FlaxVersion::Current) return;
     const auto found = std::ranges::find(labels, rule.name);
     if (found == labels.end()) return;
-    LogicalDim& dim = mapping.dims[static_cast<size_t>(found - labels.begin())];
+    LogicalDim& dim = nth(mapping.dims, found - labels.begin());
     const bool is_mapping = reading == LogicalReading::Mapping;
     if (dim.placed && !is_mapping) return;
-    const auto view = views == nullptr ? std::nullopt : views->of[at];
+    const auto view =
+        views == nullptr ? std::nullopt : nth(views->of, number - 1);
     const bool in_view = !view || !mapping.view || view == mapping.view;
     if (is_mapping || (in_view && is_free(rule.axes, mapping.dims, version) &&
                        shares_nothing(rule.axes, reserved))) {
@@ -153,83 +219,6 @@ PartitionSpec spec_of(const LogicalMapping& mapping) {
   return spec;
 }
 
-namespace {
-
-constexpr std::string_view kMeshPrefix = "mesh";
-constexpr std::string_view kLogicalPrefix = "logical";
-constexpr std::string_view kEmptyToken = "_";  // eformer's EMPTY
-
-PartitionAxis resolved_defaults() {
-  Diagnostics none;
-  auto axis = resolve_partition_axis(default_partition_axis(), none);
-  SHARDPLAN_CHECK(axis.has_value());
-  return *std::move(axis);
-}
-
-// Returns "the mesh" or "view `experts`".
-std::string named_view(std::string_view view) {
-  return view.empty() ? "the mesh" : "view `" + std::string(view) + "`";
-}
-
-// Returns "`mlp` uses `tp`": the label that uses an axis of a blocked rule.
-std::string blocker_text(const LogicalMapping& mapping,
-                         const AxisLabels& labels, const LogicalRule& rule,
-                         int number, const LogicalViews& views) {
-  if (mapping.view && !views.of.empty()) {
-    const auto& view = views.of[static_cast<size_t>(number) - 1];
-    if (view && view != mapping.view) {
-      return in_backticks(axes_text(rule.axes)) + " belongs to " +
-             named_view(*view) + ", but the array is placed over " +
-             named_view(*mapping.view);
-    }
-  }
-  for (const AxisName& axis : rule.axes) {
-    for (size_t i = 0; i < labels.size(); ++i) {
-      const LogicalDim& other = mapping.dims[i];
-      const bool has_it = contains(other.axes, axis);
-      if (!has_it || other.rule > number || !labels[i]) continue;
-      return in_backticks(*labels[i]) + " uses " + in_backticks(axis);
-    }
-  }
-  return "the spec itself names one of its axes";
-}
-
-// Returns why the rules of label `i` did not place it.
-std::string unplaced_reason(const LogicalMapping& mapping,
-                            const AxisLabels& labels, size_t i,
-                            const std::vector<LogicalRule>& rules,
-                            const LogicalViews& views) {
-  const std::string& label = *labels[i];
-  const std::vector<int>& blocked = mapping.dims[i].blocked;
-  if (blocked.empty()) return "no logical axis rule names `" + label + "`";
-  std::vector<std::string> blockers;
-  for (const int number : blocked) {
-    std::string text = blocker_text(
-        mapping, labels, rules[static_cast<size_t>(number) - 1], number, views);
-    if (!contains(blockers, text)) {
-      blockers.push_back(std::move(text));
-    }
-  }
-  const std::string all = joined(blockers, ", ");
-  return "every rule for `" + label + "` names an axis already in use: " + all;
-}
-
-// Leaves the whole array unconstrained, as flax's NO_CONSTRAINT does.
-void leave_whole(ResolvedNames& names_meant) {
-  for (size_t dim = 0; dim < names_meant.spec.dims.size(); ++dim) {
-    AxisNames& axes = names_meant.spec.dims[dim];
-    if (axes.empty()) continue;
-    names_meant.corrections.push_back(
-        {static_cast<int>(dim), Code::UnplacedLogicalAxis, std::move(axes),
-         "another logical axis is not placed, so the array is left "
-         "unconstrained"});
-  }
-  names_meant.spec.dims.clear();
-  names_meant.logical_rules.clear();
-}
-
-}  // namespace
-
 PrefixedName split_prefix(std::string_view name) {
   const size_t colon = name.find(':');
   if (colon == std::string_view::npos) return {"", name};
@@ -245,19 +234,17 @@ PartitionSpec spec_of_labels(const AxisLabels& labels) {
 }
 
 PartitionSpec aligned_to_last(const Rule& rule, size_t rank) {
-  const PartitionSpec& spec = rule.spec;
-  PartitionSpec result = spec;
+  PartitionSpec spec = rule.spec;
   const size_t length = spec.dims.size();
   if (length > rank && rule.short_uses_first) {
-    result.dims.resize(rank);
+    spec.dims.resize(rank);
   } else if (length > rank) {
-    result.dims.erase(
-        result.dims.begin(),
-        result.dims.begin() + static_cast<std::ptrdiff_t>(length - rank));
+    spec.dims.erase(spec.dims.begin(),
+                    spec.dims.end() - static_cast<std::ptrdiff_t>(rank));
   } else {
-    result.dims.insert(result.dims.begin(), rank - length, AxisNames());
+    spec.dims.insert(spec.dims.begin(), rank - length, AxisNames());
   }
-  return result;
+  return spec;
 }
 
 Vocabulary::Vocabulary(const RuleSet& rules, const Mesh& mesh,
@@ -312,18 +299,16 @@ bool Vocabulary::is_ambiguous(std::string_view name) const {
   }
   const std::span<const int> numbers = logical_.of(name);
   return !numbers.empty() && std::ranges::none_of(numbers, [&](int number) {
-    const auto rule = static_cast<size_t>(number) - 1;
-    return rules_.logical_rules[rule].axes == AxisNames{std::string(name)};
+    return nth(rules_.logical_rules, number - 1).axes == AxisNames{name};
   });
 }
 
 AxisNames Vocabulary::others() const {
   std::set<AxisName> names;
   for (const Rule& rule : rules_.rules) {
-    if (is_literal(rule.spec)) continue;
     for (const AxisNames& axes : rule.spec.dims) {
       for (const AxisName& name : axes) {
-        if (!is_literal({{{name}}})) names.insert(name);
+        if (!is_literal(name)) names.insert(name);
       }
     }
   }
@@ -334,13 +319,10 @@ AxisNames Vocabulary::mentioned() const {
   std::set<AxisName> names;
   bool is_semantic = rules_.partition_axis.has_value();
   const auto add = [&](const Rule& rule) {
-    for (const AxisNames& axes : rule.spec.dims) {
-      for (const AxisName& name : axes) {
-        const NameKind kind = kind_of(name);
-        is_semantic =
-            is_semantic || (kind == NameKind::Semantic && name != kEmptyToken);
-        if (kind == NameKind::Mesh) names.emplace(split_prefix(name).name);
-      }
+    for (const AxisName& name : axes_in(rule.spec)) {
+      const NameKind kind = kind_of(name);
+      is_semantic |= kind == NameKind::Semantic && name != kEmptyToken;
+      if (kind == NameKind::Mesh) names.emplace(split_prefix(name).name);
     }
   };
   for (const Rule& rule : rules_.rules) add(rule);
@@ -359,15 +341,17 @@ AxisNames Vocabulary::mentioned() const {
   return {names.begin(), names.end()};
 }
 
+bool Vocabulary::is_literal(const AxisName& name) const {
+  const NameKind kind = kind_of(name);
+  return (kind == NameKind::Mesh || kind == NameKind::Unknown) &&
+         split_prefix(name).prefix.empty();
+}
+
 bool Vocabulary::is_literal(const PartitionSpec& spec) const {
-  for (const AxisNames& axes : spec.dims) {
-    for (const AxisName& name : axes) {
-      const NameKind kind = kind_of(name);
-      const bool stays = kind == NameKind::Mesh || kind == NameKind::Unknown;
-      if (!stays || !split_prefix(name).prefix.empty()) return false;
-    }
-  }
-  return true;
+  return std::ranges::all_of(spec.dims, [&](const AxisNames& axes) {
+    return std::ranges::all_of(
+        axes, [&](const AxisName& name) { return is_literal(name); });
+  });
 }
 
 AxisNames Vocabulary::semantic_axes(std::string_view name, Mode mode) const {
@@ -422,9 +406,9 @@ void Vocabulary::place_logical(const AxisLabels& labels,
     leave_out(i, Code::UnplacedLogicalAxis,
               unplaced_reason(mapping, labels, i, rules_.logical_rules, views));
   }
-  const bool is_left =
-      reading_.fallback == RulesFallback::NoConstraint && !is_placed(mapping);
-  if (is_left) leave_whole(names_meant);
+  if (reading_.fallback == RulesFallback::NoConstraint && !is_placed(mapping)) {
+    leave_whole(names_meant);
+  }
 }
 
 ResolvedNames Vocabulary::of(const PartitionSpec& written, size_t rank,
@@ -468,12 +452,10 @@ ResolvedNames Vocabulary::of_labels(const AxisLabels& labels,
   ResolvedNames names_meant;
   names_meant.spec.dims.resize(labels.size());
   std::vector<size_t> dims(labels.size());
-  for (size_t i = 0; i < dims.size(); ++i) dims[i] = i;
-  if (dealt_by == nullptr) {
-    place_logical(labels, dims, {}, {}, names_meant);
-  } else {
-    place_logical(labels, dims, dealt_by->axes, dealt_by->view, names_meant);
-  }
+  std::iota(dims.begin(), dims.end(), size_t{0});
+  const LogicalRule none{};
+  const LogicalRule& dealer = dealt_by == nullptr ? none : *dealt_by;
+  place_logical(labels, dims, dealer.axes, dealer.view, names_meant);
   return names_meant;
 }
 

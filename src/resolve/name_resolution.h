@@ -135,6 +135,12 @@ struct ResolvedNames {
   std::string view = {};
 };
 
+// Returns whether a correction is one of these.
+inline bool is_unplaced_label(const Correction& correction) {
+  return correction.code == Code::UnplacedLogicalAxis ||
+         correction.code == Code::RepeatedLogicalAxis;
+}
+
 class Vocabulary {
  public:
   // REQUIRES: `rules` and `mesh` outlive this object.
@@ -169,6 +175,7 @@ class Vocabulary {
   const LogicalRule* dealer() const;
 
  private:
+  bool is_literal(const AxisName& name) const;
   AxisNames semantic_axes(std::string_view name, Mode mode) const;
   void place_logical(const AxisLabels& labels, const std::vector<size_t>& dims,
                      const AxisNames& reserved, std::string_view view,

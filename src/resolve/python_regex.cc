@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+// The translator makes one pass over the pattern. It copies what RE2 reads in
+// the same way and respells or refuses the rest. It builds no tree: the only
+// context it needs is whether anything precedes the current position (for
+// flags), and whether the last item may be repeated.
 #include "resolve/python_regex.h"
 
 #include <algorithm>
@@ -7,6 +11,8 @@
 #include <set>
 #include <utility>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "base/text.h"
 #include "base/words.h"
@@ -17,65 +23,7 @@ namespace {
 bool is_octal(char c) { return c >= '0' && c <= '7'; }
 
 std::string code_text(char32_t code) {
-  constexpr std::string_view kHex = "0123456789abcdef";
-  std::string digits;
-  for (auto rest = static_cast<uint32_t>(code); rest != 0 || digits.empty();
-       rest >>= 4U) {
-    digits.insert(digits.begin(), kHex[rest & 15U]);
-  }
-  return "\\x{" + digits + "}";
-}
-
-PatternProblem problem(size_t begin, size_t end, std::string message,
-                       std::string help = "") {
-  return {begin, end, std::move(message), std::move(help)};
-}
-
-// Reads exactly `count` hexadecimal digits after `\x`, `\u` or `\U`.
-std::variant<char32_t, PatternProblem> hex_escape(std::string_view pattern,
-                                                  size_t& at, size_t count) {
-  uint32_t code = 0;
-  for (size_t i = at + 2; i < at + 2 + count; ++i) {
-    const char c = i < pattern.size() ? pattern[i] : ' ';
-    uint32_t digit = 16;
-    if (is_digit(c)) digit = static_cast<uint32_t>(c - '0');
-    if (c >= 'a' && c <= 'f') digit = static_cast<uint32_t>(c - 'a') + 10;
-    if (c >= 'A' && c <= 'F') digit = static_cast<uint32_t>(c - 'A') + 10;
-    if (digit == 16) {
-      return problem(
-          at, std::min(i, pattern.size()),
-          "the escape needs " + std::to_string(count) + " hexadecimal digits");
-    }
-    code = code * 16 + digit;
-  }
-  if (code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff)) {
-    return problem(at, at + 2 + count, "no such character exists");
-  }
-  at += 2 + count;
-  return static_cast<char32_t>(code);
-}
-
-// Reads `\0`, `\07` or `\123`; other numbers refer to groups.
-std::variant<char32_t, PatternProblem> digit_escape(std::string_view pattern,
-                                                    size_t& at, bool in_class) {
-  size_t end = at + 1;
-  while (end < pattern.size() && end < at + 4 && is_octal(pattern[end])) ++end;
-  const size_t octals = end - at - 1;
-  const bool octal =
-      pattern[at + 1] == '0' || octals == 3 || (in_class && octals > 0);
-  if (!octal) {
-    return problem(at, at + 2,
-                   in_class ? "Python does not support this escape"
-                            : "back-references are not supported",
-                   in_class ? "" : "repeat the text itself");
-  }
-  uint32_t code = 0;
-  for (size_t i = at + 1; i < end; ++i) {
-    code = code * 8 + static_cast<uint32_t>(pattern[i] - '0');
-  }
-  if (code > 0377) return problem(at, end, "the octal escape exceeds 0o377");
-  at = end;
-  return static_cast<char32_t>(code);
+  return fmt::format("\\x{{{:x}}}", static_cast<uint32_t>(code));
 }
 
 // The characters of Python's str.isspace, as ranges.
@@ -111,44 +59,10 @@ std::string space_ranges(bool inside) {
   return inside ? text : text + range_text(next, 0x10ffff);
 }
 
-// One member of a class: a character, or a set such as `\d`.
-struct Member {
-  std::optional<char32_t> code;
-  std::string ranges;
-  bool unspellable = false;
-};
-
-std::variant<Member, PatternProblem> read_member(std::string_view pattern,
-                                                 size_t& at, bool ascii) {
-  if (pattern[at] != '\\') return Member{decode_utf8(pattern, at), "", false};
-  if (at + 1 >= pattern.size()) {
-    return problem(at, pattern.size(), "the pattern ends in a backslash");
-  }
-  const char c = pattern[at + 1];
-  if (c == 'b') {
-    at += 2;
-    return Member{U'\b', "", false};
-  }
-  if (is_class_escape(c)) {
-    at += 2;
-    std::optional<std::string> ranges = class_escape_ranges(c, ascii);
-    if (ranges) return Member{std::nullopt, std::move(*ranges), false};
-    return Member{std::nullopt, *class_escape_ranges(c, true), true};
-  }
-  std::variant<char32_t, PatternProblem> code =
-      character_escape(pattern, at, true);
-  if (auto* refused = std::get_if<PatternProblem>(&code)) {
-    return std::move(*refused);
-  }
-  return Member{std::get<char32_t>(code), "", false};
-}
-
-}  // namespace
-
-bool is_class_escape(char c) {
-  return std::string_view("dDsSwW").find(c) != std::string_view::npos;
-}
-
+// Returns the contents of the brackets that stand for `\d` and the like: "0-9".
+// `ascii`: Python's set under its flag `a`, which also serves for ASCII names.
+// No value for `\W` over Unicode, which no list of ranges of reasonable length
+// can spell.
 std::optional<std::string> class_escape_ranges(char c, bool ascii) {
   switch (c) {
     case 'd':
@@ -168,6 +82,7 @@ std::optional<std::string> class_escape_ranges(char c, bool ascii) {
   }
 }
 
+// Returns a code point as RE2 reads it literally, inside brackets or outside.
 std::string literal(char32_t code) {
   if (code < 0x80) {
     const char c = static_cast<char>(code);
@@ -175,79 +90,6 @@ std::string literal(char32_t code) {
   }
   return code_text(code);
 }
-
-std::variant<char32_t, PatternProblem> character_escape(
-    std::string_view pattern, size_t& at, bool in_class) {
-  const char c = pattern[at + 1];
-  if (c == 'x') return hex_escape(pattern, at, 2);
-  if (c == 'u') return hex_escape(pattern, at, 4);
-  if (c == 'U') return hex_escape(pattern, at, 8);
-  if (is_digit(c)) return digit_escape(pattern, at, in_class);
-  constexpr std::string_view kNames = "afnrtv";
-  constexpr std::string_view kCodes = "\a\f\n\r\t\v";
-  if (const size_t i = kNames.find(c); i != std::string_view::npos) {
-    at += 2;
-    return static_cast<char32_t>(kCodes[i]);
-  }
-  if (is_letter(c)) {
-    return problem(
-        at, at + 2, "Python does not support this escape",
-        c == 'z' ? "write `\\Z` or `$` for the end of the name" : "");
-  }
-  ++at;
-  return decode_utf8(pattern, at);
-}
-
-std::variant<TranslatedClass, PatternProblem> translate_class(
-    std::string_view pattern, size_t& at, bool ascii) {
-  const size_t begin = at++;
-  TranslatedClass result;
-  result.re2 = "[";
-  if (at < pattern.size() && pattern[at] == '^') {
-    result.re2 += '^';
-    ++at;
-  }
-  const size_t first = at;
-  while (at < pattern.size() && (pattern[at] != ']' || at == first)) {
-    const size_t member_at = at;
-    auto low = read_member(pattern, at, ascii);
-    if (auto* refused = std::get_if<PatternProblem>(&low)) {
-      return std::move(*refused);
-    }
-    const Member& member = std::get<Member>(low);
-    const bool is_range =
-        at + 1 < pattern.size() && pattern[at] == '-' && pattern[at + 1] != ']';
-    if (!is_range) {
-      if (member.unspellable) result.ascii_only = pattern.substr(member_at, 2);
-      result.re2 += member.code ? literal(*member.code) : member.ranges;
-      continue;
-    }
-    ++at;
-    auto high = read_member(pattern, at, ascii);
-    if (auto* refused = std::get_if<PatternProblem>(&high)) {
-      return std::move(*refused);
-    }
-    const Member& last = std::get<Member>(high);
-    if (!member.code || !last.code || *member.code > *last.code) {
-      return problem(member_at, at, "this is not a valid character range");
-    }
-    result.re2 += range_text(*member.code, *last.code);
-  }
-  if (at >= pattern.size()) {
-    return problem(begin, pattern.size(), "the character class is not closed",
-                   "write `\\[` for a bracket");
-  }
-  ++at;
-  result.re2 += ']';
-  return result;
-}
-
-// The translator makes one pass over the pattern. It copies what RE2 reads in
-// the same way and respells or refuses the rest. It builds no tree: the only
-// context it needs is whether anything precedes the current position (for
-// flags), and whether the last item may be repeated.
-
-namespace {
 
 constexpr int kMaxRepeat = 1000;  // RE2's limit on counted repetition
 
@@ -279,6 +121,13 @@ bool is_identifier(std::string_view name) {
            return is_letter(c) || c == '_' || is_digit(c);
          });
 }
+
+// One member of a class: a character, or a set such as `\d`.
+struct Member {
+  std::optional<char32_t> code;
+  std::string ranges = {};
+  bool unspellable = false;
+};
 
 class Translator {
  public:
@@ -392,6 +241,13 @@ class Translator {
     at_ += length;
   }
 
+  // Returns the text from `begin` up to `end`; empty if `end` does not follow.
+  std::string_view text_until(char end, size_t begin) const {
+    const size_t close = in_.find(end, begin);
+    return close == std::string_view::npos ? std::string_view()
+                                           : in_.substr(begin, close - begin);
+  }
+
   static std::optional<int> bound(std::string_view digits) {
     const auto value = parse_integer(digits);
     if (!value || *value > kMaxRepeat) return std::nullopt;
@@ -401,10 +257,7 @@ class Translator {
   // Reads `{m}`, `{m,}`, `{,n}` or `{m,n}` as a repetition; any other brace is
   // a character.
   void brace() {
-    const size_t close = in_.find('}', at_);
-    const std::string_view body = close == std::string_view::npos
-                                      ? std::string_view()
-                                      : in_.substr(at_ + 1, close - at_ - 1);
+    const std::string_view body = text_until('}', at_ + 1);
     const size_t comma = body.find(',');
     const std::string_view low = body.substr(0, comma);
     const std::string_view high =
@@ -416,7 +269,7 @@ class Translator {
       ++at_;
       return emit("\\{");
     }
-    const size_t length = close + 1 - at_;
+    const size_t length = body.size() + 2;
     const std::optional<int> least = low.empty() ? 0 : bound(low);
     const std::optional<int> most = high.empty() ? 0 : bound(high);
     if (!least || !most) {
@@ -465,10 +318,8 @@ class Translator {
   // Drops the name, since nothing refers to it. The group becomes `(?:` and not
   // a plain `(`, whose meaning a `?` after it would change.
   void named_group() {
-    const size_t close = in_.find('>', at_);
-    const std::string_view name = close == std::string_view::npos
-                                      ? std::string_view()
-                                      : in_.substr(at_ + 4, close - at_ - 4);
+    const std::string_view name = text_until('>', at_ + 4);
+    const size_t close = at_ + 4 + name.size();
     if (!is_identifier(name)) {
       return refuse(
           at_, at_ + 4, "the group has no valid name",
@@ -485,11 +336,8 @@ class Translator {
   // Reads `(?im)` for the whole pattern or `(?i-s:...)` for a part of it.
   void flags() {
     const size_t begin = at_ + 2;
-    size_t end = begin;
-    while (end < in_.size() && std::string_view("aiLmsux-").find(in_[end]) !=
-                                   std::string_view::npos) {
-      ++end;
-    }
+    const size_t end =
+        std::min(in_.find_first_not_of("aiLmsux-", begin), in_.size());
     const std::string_view letters = in_.substr(begin, end - begin);
     const bool whole = end < in_.size() && in_[end] == ')';
     const bool part = end < in_.size() && in_[end] == ':';
@@ -567,25 +415,133 @@ class Translator {
       return emit("[" + class_escape_ranges(c, ascii_).value_or("") +
                   (c == 'W' && !ascii_ ? "^\\p{L}\\p{N}_]" : "]"));
     }
-    std::variant<char32_t, PatternProblem> code =
-        character_escape(in_, at_, false);
-    if (auto* problem = std::get_if<PatternProblem>(&code)) {
-      problem_ = std::move(*problem);
-      return;
+    if (const auto code = character_escape(false)) emit(literal(*code));
+  }
+
+  // The following read at at_ and move it to the end of what they read. They
+  // return no value if they refuse it.
+
+  // Reads an escape: `\n`, `\x41`, `\u00e9`, `\07`, `\.`. Refuses the escapes
+  // that Python refuses, and references to groups.
+  std::optional<char32_t> character_escape(bool in_class) {
+    const char c = in_[at_ + 1];
+    if (c == 'x') return hex_escape(2);
+    if (c == 'u') return hex_escape(4);
+    if (c == 'U') return hex_escape(8);
+    if (is_digit(c)) return digit_escape(in_class);
+    constexpr std::string_view kNames = "afnrtv";
+    constexpr std::string_view kCodes = "\a\f\n\r\t\v";
+    if (const size_t i = kNames.find(c); i != std::string_view::npos) {
+      at_ += 2;
+      return static_cast<char32_t>(kCodes[i]);
     }
-    emit(literal(std::get<char32_t>(code)));
+    if (is_letter(c)) {
+      refuse(at_, at_ + 2, "Python does not support this escape",
+             c == 'z' ? "write `\\Z` or `$` for the end of the name" : "");
+      return std::nullopt;
+    }
+    ++at_;
+    return decode_utf8(in_, at_);
+  }
+
+  // Reads exactly `count` hexadecimal digits after `\x`, `\u` or `\U`.
+  std::optional<char32_t> hex_escape(size_t count) {
+    uint32_t code = 0;
+    for (size_t i = at_ + 2; i < at_ + 2 + count; ++i) {
+      const char c = i < in_.size() ? in_[i] : ' ';
+      uint32_t digit = 16;
+      if (is_digit(c)) digit = static_cast<uint32_t>(c - '0');
+      if (c >= 'a' && c <= 'f') digit = static_cast<uint32_t>(c - 'a') + 10;
+      if (c >= 'A' && c <= 'F') digit = static_cast<uint32_t>(c - 'A') + 10;
+      if (digit == 16) {
+        refuse(at_, i,
+               "the escape needs " + std::to_string(count) +
+                   " hexadecimal digits");
+        return std::nullopt;
+      }
+      code = code * 16 + digit;
+    }
+    if (code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff)) {
+      refuse(at_, at_ + 2 + count, "no such character exists");
+      return std::nullopt;
+    }
+    at_ += 2 + count;
+    return static_cast<char32_t>(code);
+  }
+
+  // Reads `\0`, `\07` or `\123`; other numbers refer to groups.
+  std::optional<char32_t> digit_escape(bool in_class) {
+    size_t end = at_ + 1;
+    while (end < in_.size() && end < at_ + 4 && is_octal(in_[end])) ++end;
+    const size_t octals = end - at_ - 1;
+    if (in_[at_ + 1] != '0' && octals != 3 && !(in_class && octals > 0)) {
+      refuse(at_, at_ + 2,
+             in_class ? "Python does not support this escape"
+                      : "back-references are not supported",
+             in_class ? "" : "repeat the text itself");
+      return std::nullopt;
+    }
+    uint32_t code = 0;
+    for (size_t i = at_ + 1; i < end; ++i) {
+      code = code * 8 + static_cast<uint32_t>(in_[i] - '0');
+    }
+    if (code > 0377) {
+      refuse(at_, end, "the octal escape exceeds 0o377");
+      return std::nullopt;
+    }
+    at_ = end;
+    return static_cast<char32_t>(code);
+  }
+
+  std::optional<Member> read_member() {
+    if (in_[at_] != '\\') return Member{decode_utf8(in_, at_)};
+    if (at_ + 1 >= in_.size()) {
+      refuse(at_, in_.size(), "the pattern ends in a backslash");
+      return std::nullopt;
+    }
+    const char c = in_[at_ + 1];
+    if (c != 'b' && !is_class_escape(c)) {
+      const auto code = character_escape(true);
+      return code ? std::optional(Member{*code}) : std::nullopt;
+    }
+    at_ += 2;
+    if (c == 'b') return Member{U'\b'};
+    const std::optional<std::string> ranges = class_escape_ranges(c, ascii_);
+    return Member{std::nullopt,
+                  ranges ? *ranges : *class_escape_ranges(c, true), !ranges};
   }
 
   void character_class() {
-    std::variant<TranslatedClass, PatternProblem> set =
-        translate_class(in_, at_, ascii_);
-    if (auto* problem = std::get_if<PatternProblem>(&set)) {
-      problem_ = std::move(*problem);
-      return;
+    const size_t begin = at_++;
+    std::string set = "[";
+    if (looking_at("^")) {
+      set += '^';
+      ++at_;
     }
-    auto& translated = std::get<TranslatedClass>(set);
-    if (!translated.ascii_only.empty()) ascii_only_ = translated.ascii_only;
-    emit(translated.re2);
+    const size_t first = at_;
+    while (at_ < in_.size() && (in_[at_] != ']' || at_ == first)) {
+      const size_t member_at = at_;
+      const std::optional<Member> low = read_member();
+      if (!low) return;
+      if (!looking_at("-") || at_ + 1 >= in_.size() || in_[at_ + 1] == ']') {
+        if (low->unspellable) ascii_only_ = in_.substr(member_at, 2);
+        set += low->code ? literal(*low->code) : low->ranges;
+        continue;
+      }
+      ++at_;
+      const std::optional<Member> high = read_member();
+      if (!high) return;
+      if (!low->code || !high->code || *low->code > *high->code) {
+        return refuse(member_at, at_, "this is not a valid character range");
+      }
+      set += range_text(*low->code, *high->code);
+    }
+    if (at_ >= in_.size()) {
+      return refuse(begin, in_.size(), "the character class is not closed",
+                    "write `\\[` for a bracket");
+    }
+    ++at_;
+    emit(set + "]");
   }
 
   // Whether a spelled-out `$` ends a branch of an open group.
@@ -614,17 +570,19 @@ class Translator {
 
 }  // namespace
 
+bool is_class_escape(char c) {
+  return std::string_view("dDsSwW").find(c) != std::string_view::npos;
+}
+
 std::variant<TranslatedPattern, PatternProblem> translate_pattern(
     std::string_view pattern, bool plain_names) {
   // RE2 would take seconds to compile a longer pattern.
   constexpr size_t kLongest = size_t{128} << 10U;
   if (pattern.size() <= kLongest) return Translator(pattern, plain_names).run();
-  PatternProblem problem;
-  problem.end = pattern.size();
-  problem.message = "it has " + count_text(std::ssize(pattern)) +
-                    " bytes; the limit is " + count_text(kLongest);
-  problem.help = "split it into rules with fewer alternatives";
-  return problem;
+  return PatternProblem{0, pattern.size(),
+                        "it has " + count_text(std::ssize(pattern)) +
+                            " bytes; the limit is " + count_text(kLongest),
+                        "split it into rules with fewer alternatives"};
 }
 
 }  // namespace shardplan

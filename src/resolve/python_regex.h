@@ -9,7 +9,7 @@
 // here as well. Sources: Python 3.11's re._parser; RE2 2022-06's syntax page.
 #pragma once
 
-#include <optional>
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -37,33 +37,7 @@ struct TranslatedPattern {
 std::variant<TranslatedPattern, PatternProblem> translate_pattern(
     std::string_view pattern, bool plain_names);
 
-// Character classes and escapes of Python's `re`, in RE2's spelling.
-
 // Returns whether `c` is one of the letters of `\d \D \s \S \w \W`.
 bool is_class_escape(char c);
-
-// Returns the contents of the brackets that stand for `\d` and the like: "0-9".
-// `ascii`: Python's set under its flag `a`, which also serves for ASCII names.
-// No value for `\W` over Unicode, which no list of ranges of reasonable length
-// can spell.
-std::optional<std::string> class_escape_ranges(char c, bool ascii);
-
-// Returns a code point as RE2 reads it literally, inside brackets or outside.
-std::string literal(char32_t code);
-
-// Reads the escape at `at` (a backslash) and moves `at` past it: `\n`, `\x41`,
-// `\u00e9`, `\07`, `\.`. Refuses the escapes that Python refuses, and
-// references to groups.
-std::variant<char32_t, PatternProblem> character_escape(
-    std::string_view pattern, size_t& at, bool in_class);
-
-struct TranslatedClass {
-  std::string re2;
-  std::string ascii_only;  // see TranslatedPattern
-};
-
-// Translates the class at `at` (a `[`) and moves `at` past its `]`.
-std::variant<TranslatedClass, PatternProblem> translate_class(
-    std::string_view pattern, size_t& at, bool ascii);
 
 }  // namespace shardplan

@@ -61,19 +61,12 @@ std::optional<FoundSets> find_rules(const Manifest& manifest,
 // Returns the winners among the rules that find_rules() found.
 Matches matches_of(const FoundSets& found, const Manifest& manifest,
                    const RuleSet& rules, const ResolveOptions& options);
-// Does both steps.
-std::optional<Matches> match_rules(const Manifest& manifest,
-                                   const RuleSet& rules,
-                                   const ResolveOptions& options,
-                                   Diagnostics& diags);
+// `known`: the facts of the whole model, if the manifest is a part of one
+// (model/units.h).
 std::optional<Plan> resolve(const Manifest& manifest, const RuleSet& rules,
                             const Matches& matches, const Mesh& mesh,
-                            const ResolveOptions& options, Diagnostics& diags);
-// The same for a part of a model, given the facts of the whole (model/units.h).
-std::optional<Plan> resolve(const Manifest& manifest, const RuleSet& rules,
-                            const Matches& matches, const Mesh& mesh,
-                            const ResolveOptions& options,
-                            const UnitFacts& known, Diagnostics& diags);
+                            const ResolveOptions& options, Diagnostics& diags,
+                            const UnitFacts* known = nullptr);
 
 // Returns the mesh axes that the specs of a plan name: first those of its rules
 // as written, then those that were requested for its parameters; each axis
