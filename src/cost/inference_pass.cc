@@ -10,7 +10,9 @@
 #include <tuple>
 #include <utility>
 
+#include "base/checked.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "cost/local_shapes.h"
 #include "graph/op.h"
 #include "graph/regions.h"
@@ -94,9 +96,10 @@ class InferencePricer {
   };
 
   size_t segment(InstructionId i) const {
-    return static_cast<size_t>(std::max(view_.segment(i), 0));
+    return to_size(std::max(view_.segment(i), 0));
   }
   InferenceSegment& at(size_t segment) { return segments_[segment]; }
+  InferenceSegment& at(InstructionId i) { return at(segment(i)); }
 
   // Returns the numbers of a register on a device in this run.
   double numbers(RegisterId reg) const {
@@ -111,7 +114,7 @@ class InferencePricer {
   bool is_chained(InstructionId i) const {
     if (!view_.computes(i)) return false;
     const OpDef& op = view_.op(i);
-    return op.recompute_cost == RecomputeCost::View || op.is_constraint ||
+    return op.recompute_cost == RecomputeCost::View ||
            (is_cheap(op.recompute_cost) &&
             attention_of_[view_.at(i).node] == nullptr);
   }
@@ -130,14 +133,13 @@ class InferencePricer {
       parts_[made.result] = std::max(parts_[made.result], parts_[operand]);
     }
     const Region* const attention = attention_of_[made.node];
-    if (op.recompute_cost != RecomputeCost::View && !op.is_constraint) {
-      at(segment(i)).calls += 1;
-    }
+    const bool is_view = op.recompute_cost == RecomputeCost::View;
+    if (!is_view) at(i).calls += 1;
     if (attention != nullptr) {
       if (attention->nodes.back() == made.node) attend(i, *attention);
       return;
     }
-    if (op.recompute_cost == RecomputeCost::View || op.is_constraint) {
+    if (is_view) {
       chain_of_[made.result] = chain_of_[made.operands[0]];
       return;
     }
@@ -146,10 +148,10 @@ class InferencePricer {
     if (is_cheap(op.recompute_cost)) return chain(i);
     if (op.exchange != TokenExchange::None) {
       // Tokens are sorted by expert, or their answers added up.
-      pass_over(2 * bytes(wider(i)), segment(i));
-      if (op.exchange == TokenExchange::FromExperts) {
-        parts_[made.result] = 1;
-      }
+      const RegisterId from = made.operands[0];
+      const bool grows = numbers(made.result) > numbers(from);
+      pass_over(2 * bytes(grows ? made.result : from), segment(i));
+      if (op.exchange == TokenExchange::FromExperts) parts_[made.result] = 1;
       return;
     }
     double moved = bytes(made.result);
@@ -159,11 +161,6 @@ class InferencePricer {
     if (op.recompute_cost == RecomputeCost::Expensive && !op.is_decision)
       recur(i);
     pass_over(moved, segment(i));
-  }
-  RegisterId wider(InstructionId i) const {
-    const Instruction& made = view_.at(i);
-    return numbers(made.result) > numbers(made.operands[0]) ? made.result
-                                                            : made.operands[0];
   }
 
   // Prices an operation that works element by element or sums over rows. It is
@@ -184,18 +181,12 @@ class InferencePricer {
     if (leaves_chain_[made.result] || view_.reg(made.result).output) {
       moved += bytes(made.result);
     }
-    if (own < 0) {
+    // A chain that began in another part of the model is a new kernel here.
+    if (own < 0 || nth(chains_, own).segment != segment(i)) {
       own = static_cast<int>(chains_.size());
       chains_.push_back({segment(i), 0});
     }
-    // A chain that began in another part of the model is a new kernel here.
-    Chain& found = chains_[static_cast<size_t>(own)];
-    if (found.segment != segment(i)) {
-      own = static_cast<int>(chains_.size());
-      chains_.push_back({segment(i), moved});
-      return;
-    }
-    found.bytes += moved;
+    nth(chains_, own).bytes += moved;
   }
 
   void pass_over(double moved, size_t segment) {
@@ -215,11 +206,11 @@ class InferencePricer {
   // Adds the arithmetic of a recurrence, and reading and writing its state.
   void recur(InstructionId i) {
     const double parts = parts_[view_.at(i).result];
-    add(at(segment(i)).pass.memory,
-        recurrence_time(view_, i, of_.card, of_.precision), scale_ / parts);
+    add(at(i).pass.memory, recurrence_time(view_, i, of_.card, of_.precision),
+        scale_ / parts);
     if (!stateful_.insert(segment(i)).second) return;
     const double state = of_.state_bytes * of_.run.sequences() / parts;
-    at(segment(i)).least_bytes += state;
+    at(i).least_bytes += state;
     pass_over(2 * state, segment(i));
   }
 
@@ -248,16 +239,17 @@ class InferencePricer {
       kv_parts = std::max(kv_parts, parts_[operands[1]]);
     }
     parts_[view_.at(i).result] = q_parts;
-    const double heads = whole.heads / of_.program_sequences;
-    const double kv_heads = whole.kv_heads / of_.program_sequences;
-    InferenceSegment& own = at(segment(i));
+    AttentionShape sharded = whole;
+    sharded.heads = whole.heads / of_.program_sequences / q_parts;
+    sharded.kv_heads =
+        std::max(whole.kv_heads / of_.program_sequences / kv_parts, 1.0);
+    InferenceSegment& own = at(i);
     if (run.decoding > 0) {
-      AttentionShape shape = whole;
+      AttentionShape shape = sharded;
       shape.batch = run.decoding;
-      shape.heads = heads / q_parts;
-      shape.kv_heads = std::max(kv_heads / kv_parts, 1.0);
       shape.queries = 1;
-      shape.keys = seen(run.context, whole.window);
+      shape.keys =
+          whole.window > 0 ? std::min(run.context, whole.window) : run.context;
       shape.causal = false;
       if (of_.latent > 0) {
         // Queries are multiplied with the latent itself, which is both key and
@@ -270,14 +262,11 @@ class InferencePricer {
       own.least_bytes += run.decoding * shape.keys * shape.kv_heads *
                          (shape.head_dim + shape.value_dim) * of_.element_bytes;
       attend(shape, own.pass);
-      PricedTime starts = kernel_start(of_.card);
-      add(own.pass.attention, starts, kDecodeKernels - 1);
+      add(own.pass.attention, kernel_start(of_.card), kDecodeKernels - 1);
     }
     if (run.prompts > 0) {
-      AttentionShape shape = whole;
+      AttentionShape shape = sharded;
       shape.batch = run.prompts;
-      shape.heads = heads / q_parts;
-      shape.kv_heads = std::max(kv_heads / kv_parts, 1.0);
       // A device that has some of the heads attends to all tokens, even if it
       // otherwise has only a part of them.
       const double gathered =
@@ -285,16 +274,12 @@ class InferencePricer {
       shape.queries = run.length * gathered;
       shape.keys = shape.queries +
                    std::max(run.before - (shape.queries - run.length) / 2, 0.0);
-      shape.causal = whole.causal;
       if (whole.window > 0 && whole.window < shape.keys) {
         shape.keys = whole.window;
         shape.causal = false;
       }
       attend(shape, own.pass);
     }
-  }
-  static double seen(double keys, double window) {
-    return window > 0 ? std::min(keys, window) : keys;
   }
   void attend(const AttentionShape& shape, PassTime& time) {
     const auto priced =
@@ -332,8 +317,7 @@ class InferencePricer {
     const auto from_last = static_cast<int>(dim) -
                            static_cast<int>(parameter.size()) +
                            static_cast<int>(read.size());
-    if (from_last >= 0 &&
-        read[static_cast<size_t>(from_last)] == parameter[dim]) {
+    if (from_last >= 0 && nth(read, from_last) == parameter[dim]) {
       return from_last;
     }
     for (size_t d = 0; d < read.size(); ++d) {
@@ -368,7 +352,7 @@ class InferencePricer {
         return;
       }
       product.shape.m = std::max(local.rows * scale_, 1.0);
-      multiply(product, at(segment(i)).pass);
+      multiply(product, at(i).pass);
       return;
     }
     product.use = use_of(made.operands[w]);
@@ -389,7 +373,7 @@ class InferencePricer {
     }
     product.shape.m = std::max(rows, 1.0);
     count_reads(product, segment(i));
-    if (product.experts > 0) return multiply(product, at(segment(i)).pass);
+    if (product.experts > 0) return multiply(product, at(i).pass);
     const RegisterId input = view_.reg(made.operands[1 - w]).root;
     const auto key = std::pair(
         segment(i), std::tuple(input, product.shape.groups, product.shape.k,
@@ -406,31 +390,27 @@ class InferencePricer {
     const ShardingRule& rule = view_.node(i).rule;
     const Shape& read = view_.value(made.operands[w]).shape;
     const Shape& stored = view_.value(loaded(made.operands[w])).shape;
-    std::set<int> in_result;
-    for (const DimFactors& dim : rule.result) {
-      in_result.insert(dim.begin(), dim.end());
-    }
-    std::set<int> in_input;
-    for (const DimFactors& dim : rule.operands[1 - w]) {
-      in_input.insert(dim.begin(), dim.end());
-    }
+    const auto is_in = [](const std::vector<DimFactors>& dims, int factor) {
+      return std::ranges::any_of(
+          dims, [&](const DimFactors& dim) { return contains(dim, factor); });
+    };
     double given = 1;  // the number of parts of the result
     for (size_t d = 0; d < product.use.cuts.size() && d < stored.size(); ++d) {
       const WeightCut& cut = product.use.cuts[d];
       if (cut.parts <= 1) continue;
       const int dim = seen_as(stored, d, read);
       if (dim < 0) continue;
-      const DimFactors& factors = rule.operands[w][static_cast<size_t>(dim)];
+      const DimFactors& factors = nth(rule.operands[w], dim);
       if (factors.empty()) continue;
       const int factor = factors.front();
-      if (in_result.count(factor) == 0) {
+      if (!is_in(rule.result, factor)) {
         product.shape.k /= cut.parts;
         need_sum(i, cut.axes,
                  product.use.attention ? Summed::Attention : Summed::Mlp);
         continue;
       }
       given *= cut.parts;
-      if (in_input.count(factor) > 0) {
+      if (is_in(rule.operands[1 - w], factor)) {
         product.shape.groups /= cut.parts;
         product.ranks = cut.parts;
         need_sum(i, cut.axes, Summed::Mlp);
@@ -457,21 +437,20 @@ class InferencePricer {
   void multiply(Product& product, PassTime& time) {
     ProductShape& shape = product.shape;
     shape.right_bits = product.use.bits;
-    PricedTime sum;
-    if (product.experts > 0) {
-      const auto priced = price_experts(product);
-      if (!priced) return;
-      sum = *priced;
-    } else {
-      const auto priced = product_time(of_.card, product.use.precision, shape);
-      if (!priced) return unknown(product.use.precision);
-      sum = *priced;
+    auto priced = product.experts > 0
+                      ? price_experts(product)
+                      : product_time(of_.card, product.use.precision, shape);
+    if (!priced) {
+      problem_ = "the profile " + in_backticks(of_.card.name) +
+                 " has no matmul rate in " +
+                 std::string(nth(kPrecisionNames, product.use.precision));
+      return;
     }
     if (of_.run.prompts > 0) {
-      sum.seconds.estimate *= kWarmProducts;
-      sum.seconds.upper *= kWarmProducts;
+      priced->seconds.estimate *= kWarmProducts;
+      priced->seconds.upper *= kWarmProducts;
     }
-    add(time.products, sum);
+    add(time.products, *priced);
     time.kernels += 1;
     // A separate kernel converts the input to 4 bits; to 8 bits, the kernel
     // that made the input converts it.
@@ -484,11 +463,6 @@ class InferencePricer {
       add(time.memory, *cast);
       time.kernels += 1;
     }
-  }
-  void unknown(Precision precision) {
-    problem_ = "the profile " + in_backticks(of_.card.name) +
-               " has no matmul rate in " +
-               std::string(kPrecisionNames.at(static_cast<size_t>(precision)));
   }
 
   // Prices a product of experts. Experts that no token chooses are not read.
@@ -520,20 +494,16 @@ class InferencePricer {
       shape.m = std::max(rows * here / whole, 1.0);
       shape.right_bits = product.use.bits;
       const auto one = product_time(of_.card, product.use.precision, shape);
-      if (!one) {
-        unknown(product.use.precision);
-        return std::nullopt;
-      }
+      if (!one) return std::nullopt;
       priced.at(k) = *one;
       if (counts.at(k) < 1) {
         priced.at(k).seconds = priced.at(k).seconds * counts.at(k);
       }
     }
-    PricedTime sum = priced[1];
-    sum.seconds.lower = std::min(priced[0].seconds.lower, sum.seconds.estimate);
-    sum.seconds.upper =
-        std::max(priced[1].seconds.upper, priced[2].seconds.upper);
-    return sum;
+    Seconds& seconds = priced[1].seconds;
+    seconds.lower = std::min(priced[0].seconds.lower, seconds.estimate);
+    seconds.upper = std::max(seconds.upper, priced[2].seconds.upper);
+    return priced[1];
   }
 
   // Collectives.
@@ -541,16 +511,16 @@ class InferencePricer {
   void send(InstructionId i) {
     const Instruction& made = view_.at(i);
     if (view_.reg(made.result).weight && made.operands.empty()) return;
-    SentPart part;
-    part.kind = made.collective;
-    part.axes = made.axes;
-    part.node = made.node;
-    part.of_weight = view_.reg(made.result).weight;
     const bool grows = made.collective == CollectiveKind::AllGather;
     const RegisterId whole = grows ? made.result : made.operands[0];
-    const double factor = part.of_weight ? 1 / scale_ : 1;
-    part.bytes = bytes(whole) * factor;
-    at(segment(i)).pass.sends.push_back(std::move(part));
+    const bool of_weight = view_.reg(made.result).weight;
+    at(segment(i))
+        .pass.sends.push_back(
+            {.kind = made.collective,
+             .axes = made.axes,
+             .bytes = bytes(whole) * (of_weight ? 1 / scale_ : 1),
+             .of_weight = of_weight,
+             .node = made.node});
   }
   // Sums over ranks. A layer sums the output of attention, and that of its MLP
   // or of all its experts together. Before layers, ranks sum the rows of a
@@ -560,33 +530,35 @@ class InferencePricer {
     if (axes.empty()) return;
     const Instruction& made = view_.at(i);
     const auto& shape = view_.value(made.result).shape;
-    Sum& sum = sums_[{segment(i), what}];
-    sum.axes = axes;
-    sum.node = made.node;
-    sum.bytes = static_cast<double>(shape.back()) * of_.run.tokens() *
-                of_.element_bytes;
+    sums_[{segment(i), what}] = {axes,
+                                 static_cast<double>(shape.back()) *
+                                     of_.run.tokens() * of_.element_bytes,
+                                 made.node};
   }
   void send_sum(size_t segment, const Sum& sum) {
     PassTime& pass = at(segment).pass;
     if (of_.expert_groups == 1 || sum.axes != of_.expert_axes) {
-      pass.sends.push_back({CollectiveKind::AllReduce, sum.axes, sum.bytes, 1,
-                            false, false, sum.node});
+      pass.sends.push_back(
+          {.axes = sum.axes, .bytes = sum.bytes, .node = sum.node});
       return;
     }
     // Each group sends its tokens to all experts, and gets its own sums back.
     for (const CollectiveKind kind :
          {CollectiveKind::AllGather, CollectiveKind::ReduceScatter}) {
-      pass.sends.push_back({kind, sum.axes, sum.bytes * of_.expert_groups, 1,
-                            false, false, sum.node});
+      pass.sends.push_back({.kind = kind,
+                            .axes = sum.axes,
+                            .bytes = sum.bytes * of_.expert_groups,
+                            .node = sum.node});
     }
   }
   void gather_answers(InstructionId i, const AxisNames& axes) {
     const auto& shape = view_.value(view_.at(i).result).shape;
-    const double bytes = static_cast<double>(shape.back()) *
-                         of_.run.sequences() * of_.element_bytes;
     at(segment(i))
-        .pass.sends.push_back({CollectiveKind::AllGather, axes, bytes, 1, false,
-                               false, view_.at(i).node});
+        .pass.sends.push_back({.kind = CollectiveKind::AllGather,
+                               .axes = axes,
+                               .bytes = static_cast<double>(shape.back()) *
+                                        of_.run.sequences() * of_.element_bytes,
+                               .node = view_.at(i).node});
   }
 
   const InferencePass& of_;

@@ -36,10 +36,11 @@ struct WeightCut {
 struct WeightUse {
   double bits = 16;  // per number as stored, with its share of scales
   Precision precision = Precision::BF16;  // for products with it
-  std::vector<WeightCut> cuts;  // per dimension; empty: as in the program
-  bool attention = false;       // sharded over heads
-  bool vocabulary = false;      // sharded over the vocabulary
-  bool all_groups = false;      // multiplies the tokens of all expert groups
+  // Per dimension; empty: as in the program.
+  std::vector<WeightCut> cuts = {};
+  bool attention = false;   // sharded over heads
+  bool vocabulary = false;  // sharded over the vocabulary
+  bool all_groups = false;  // multiplies the tokens of all expert groups
 };
 
 // The tokens of one pass on one device.

@@ -4,9 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/text.h"
-#include "base/words.h"
-
 namespace shardplan {
 namespace {
 
@@ -48,9 +45,7 @@ class InferenceTimer {
       const InferenceSegment& own = segments[s];
       const double count = input_.counts[s];
       if (count == 0) continue;
-      add(pass.products, own.pass.products, count);
-      add(pass.attention, own.pass.attention, count);
-      add(pass.memory, own.pass.memory, count);
+      add_computing(pass, own.pass, count);
       least_bytes += own.least_bytes * count;
       calls += own.calls * count;
       for (const SentPart& part : own.pass.sends) {
@@ -58,10 +53,9 @@ class InferenceTimer {
       }
     }
     if (input_.stages > 1 && input_.handed_bytes > 0) {
-      SentPart handed;
-      handed.kind = CollectiveKind::Permute;
-      handed.axes = input_.stage_axis;
-      handed.bytes = input_.handed_bytes;
+      const SentPart handed = {.kind = CollectiveKind::Permute,
+                               .axes = input_.stage_axis,
+                               .bytes = input_.handed_bytes};
       if (!send(handed, input_.stages - 1, "between stages", all)) {
         return std::nullopt;
       }
@@ -78,34 +72,27 @@ class InferenceTimer {
  private:
   bool send(const SentPart& part, double count, const std::string& where,
             StageTime& stage) {
-    const auto& found = places_.of(part.axes);
-    auto each =
-        found ? collective_time(input_.card, part.kind, *found, part.bytes)
-              : std::nullopt;
-    if (!each) {
-      why_ = "the profile " + in_backticks(input_.card.name) +
-             " has no link that spans " + text_of(part.axes);
-      return false;
-    }
+    auto each = places_.price(part.kind, part.axes, part.bytes, why_);
+    if (!each) return false;
     if (input_.sums_in_kernels && part.kind == CollectiveKind::AllReduce) {
-      const auto fast = sum_in_kernel(input_.card, *found, part.bytes);
+      const auto fast =
+          sum_in_kernel(input_.card, *places_.of(part.axes), part.bytes);
       if (fast && *fast < each->seconds.estimate) {
         each->seconds.lower = std::min(each->seconds.lower, *fast);
         each->seconds.estimate = *fast;
         each->basis = Basis::Assumed;
       }
     }
-    Sending made;
-    made.kind = part.kind;
-    made.axes = part.axes;
-    made.named = input_.renames_axes
-                     ? reported_axes(input_.program, part.axes, part.node)
-                     : part.axes;
-    made.where = where;
-    made.count = part.count * count;
-    made.payload = part.bytes;
-    made.each = *each;
-    stage.sends.push_back(std::move(made));
+    stage.sends.push_back(
+        {.kind = part.kind,
+         .axes = part.axes,
+         .named = input_.renames_axes
+                      ? reported_axes(input_.program, part.axes, part.node)
+                      : part.axes,
+         .where = where,
+         .count = part.count * count,
+         .payload = part.bytes,
+         .each = *each});
     return true;
   }
 
@@ -138,14 +125,6 @@ class InferenceTimer {
   std::string& why_;
 };
 
-void add_passes(const DirectionTime& pass, double count, DirectionTime& sum) {
-  add(sum.products, pass.products, count);
-  add(sum.attention, pass.attention, count);
-  add(sum.memory, pass.memory, count);
-  sum.launches += pass.launches * count;
-  sum.total += pass.total * count;
-}
-
 }  // namespace
 
 std::optional<StageTimes> inference_times(
@@ -163,7 +142,10 @@ StageTimes summed(const std::vector<RepeatedPass>& passes) {
       const double count = each.count.at(k);
       if (count == 0) continue;
       const StageTime& own = each.times.of.at(k).front();
-      add_passes(own.passes[0], count, stage.passes[0]);
+      const DirectionTime& pass = own.passes[0];
+      add_computing(stage.passes[0], pass, count);
+      stage.passes[0].launches += pass.launches * count;
+      stage.passes[0].total += pass.total * count;
       for (Sending sending : own.sends) {
         sending.count *= count;
         stage.sends.push_back(std::move(sending));

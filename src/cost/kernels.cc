@@ -109,9 +109,6 @@ constexpr double kBeyondUpper = 1.15;
 // A basis with a smaller share of a sum is not reported.
 constexpr double kReportedShare = 0.1;
 
-constexpr std::array<std::string_view, 4> kBasisNames = {
-    "measured", "interpolated", "extrapolated", "assumed"};
-
 Basis weaker(Basis a, Basis b) { return std::max(a, b); }
 
 double bytes_each(Precision precision) {
@@ -193,7 +190,7 @@ struct Streaming {
   double seconds = 0;
   double upper = 0;
   Basis basis = Basis::Assumed;
-  std::optional<size_t> source;
+  std::optional<size_t> source = {};
 };
 
 std::optional<Streaming> streaming(const HardwareProfile& card, double bytes) {
@@ -215,12 +212,11 @@ std::optional<Streaming> streaming(const HardwareProfile& card, double bytes) {
 
 PricedTime start_of(const std::optional<Sourced<double>>& measured,
                     double assumed) {
-  if (measured) {
-    return priced(0, measured->value, measured->value * kAssumedStartSpread,
-                  Basis::Measured, measured->source);
-  }
-  return priced(0, assumed, assumed * kAssumedStartSpread, Basis::Assumed,
-                std::nullopt);
+  const double seconds = measured ? measured->value : assumed;
+  PricedTime start = {{0, seconds, seconds * kAssumedStartSpread}};
+  start.basis = measured ? Basis::Measured : Basis::Assumed;
+  if (measured) start.source = measured->source;
+  return start;
 }
 
 // Returns by what factor a point is beyond the ends of the grid, over all axes.
@@ -243,7 +239,7 @@ struct ProductTime {
   double best = 0;   // by the best library that was measured, run alone
   double upper = 0;  // times `seconds`
   Basis basis = Basis::Assumed;
-  std::optional<size_t> source;
+  std::optional<size_t> source = {};
   bool calibrated = false;  // measured by a user's own program
 };
 
@@ -315,18 +311,94 @@ ProductTime by_assumption(const ProductShape& shape, double peak) {
   };
   const double flops =
       2 * shape.groups * shape.m * padded(shape.n) * padded(shape.k);
-  return {flops / (peak * kAssumedProductShare),
-          0,
-          kAssumedProductUpper,
-          Basis::Assumed,
-          std::nullopt,
-          false};
+  return {.seconds = flops / (peak * kAssumedProductShare),
+          .upper = kAssumedProductUpper};
+}
+
+void keep_faster(std::optional<PricedTime> time,
+                 std::optional<PricedTime>& best) {
+  if (time && (!best || time->seconds.estimate < best->seconds.estimate)) {
+    best = std::move(time);
+  }
+}
+
+// Returns a product with its tokens divided, and with its groups divided if
+// there are enough of them.
+std::vector<ProductShape> cut_tokens(const ProductShape& shape,
+                                     int64_t tokens) {
+  if (tokens == 1) return {shape};
+  const auto by = static_cast<double>(tokens);
+  std::vector<ProductShape> cuts = {shape};
+  (shape.turned ? cuts[0].k : cuts[0].m) /= by;
+  if (shape.groups >= by) {
+    cuts.push_back(shape);
+    cuts[1].groups /= by;
+  }
+  return cuts;
+}
+
+std::vector<double> divisors(int64_t number) {
+  std::vector<double> all;
+  for (int64_t d = 1; d <= number; ++d) {
+    if (number % d == 0) all.push_back(static_cast<double>(d));
+  }
+  return all;
+}
+
+std::optional<PricedTime> shared_product_time(const HardwareProfile& card,
+                                              Precision precision,
+                                              const ProductShape& shape,
+                                              const SharedWork& shared) {
+  std::optional<PricedTime> best;
+  const std::vector<double> cuts = divisors(shared.any);
+  const auto any = static_cast<double>(shared.any);
+  for (const ProductShape& of : cut_tokens(shape, shared.tokens)) {
+    for (const double m : cuts) {
+      for (const double n : cuts) {
+        const double rest = any / m / n;
+        if (!contains(cuts, rest)) continue;
+        ProductShape cut = of;
+        cut.m /= m;
+        cut.n /= n;
+        if (rest > 1 && cut.groups >= rest) {
+          ProductShape fewer = cut;
+          fewer.groups /= rest;
+          keep_faster(product_time(card, precision, fewer), best);
+        }
+        cut.k /= rest;
+        keep_faster(product_time(card, precision, cut), best);
+      }
+    }
+  }
+  return best;
+}
+
+std::optional<PricedTime> shared_attention_time(const HardwareProfile& card,
+                                                Precision precision,
+                                                const AttentionShape& shape,
+                                                bool backward,
+                                                std::string_view kernel,
+                                                const SharedWork& shared) {
+  std::optional<PricedTime> best;
+  AttentionShape fewer = shape;
+  fewer.batch /= shared.parts();
+  keep_faster(attention_time(card, precision, fewer, backward, kernel), best);
+  if (shared.tokens > 1) {
+    AttentionShape shorter = shape;
+    shorter.queries /= static_cast<double>(shared.tokens);
+    shorter.batch /= static_cast<double>(shared.any);
+    keep_faster(attention_time(card, precision, shorter, backward, kernel),
+                best);
+  }
+  return best;
 }
 
 }  // namespace
 
 std::string_view basis_name(Basis basis) {
-  return kBasisNames[static_cast<size_t>(basis)];
+  constexpr std::array<std::string_view, 4> kNames = {
+      "measured", "interpolated", "extrapolated", "assumed"};
+  return nth(kNames, basis);
 }
 
 Seconds& Seconds::operator+=(const Seconds& other) {
@@ -347,10 +419,9 @@ void add(PricedTime& sum, const PricedTime& part, double times) {
   sum.seconds += part.seconds * times;
   const bool is_sum = part.by_basis != decltype(part.by_basis){};
   for (size_t b = 0; b < sum.by_basis.size(); ++b) {
-    const double seconds = is_sum ? part.by_basis.at(b)
-                           : b == static_cast<size_t>(part.basis)
-                               ? part.seconds.estimate
-                               : 0;
+    const double seconds = is_sum                     ? part.by_basis.at(b)
+                           : b == to_size(part.basis) ? part.seconds.estimate
+                                                      : 0;
     sum.by_basis.at(b) += seconds * times;
     if (sum.by_basis.at(b) > kReportedShare * sum.seconds.estimate) {
       sum.basis = static_cast<Basis>(b);
@@ -393,18 +464,19 @@ PricedTime eager_launch(const HardwareProfile& card) {
 
 std::optional<PricedTime> product_time(const HardwareProfile& card,
                                        Precision precision,
-                                       const ProductShape& shape) {
+                                       const ProductShape& shape,
+                                       const SharedWork& shared) {
+  if (shared.parts() != 1) {
+    return shared_product_time(card, precision, shape, shared);
+  }
   const auto peak = peak_rate(card, precision);
   if (!peak) return std::nullopt;
   const double flops = shape.flops();
   if (flops <= 0) return PricedTime{};
-  std::optional<ProductTime> computed;
-  if (const MeasuredProducts* table =
-          products_in(card, precision, point_of(shape))) {
-    computed = by_table(card, *table, shape);
-  } else {
-    computed = by_other_table(card, precision, shape, *peak);
-  }
+  const MeasuredProducts* table = products_in(card, precision, point_of(shape));
+  auto computed = table != nullptr
+                      ? by_table(card, *table, shape)
+                      : by_other_table(card, precision, shape, *peak);
   if (!computed) computed = by_assumption(shape, *peak);
   const double lower =
       std::max(flops / *peak,
@@ -413,14 +485,15 @@ std::optional<PricedTime> product_time(const HardwareProfile& card,
   const auto is_aligned = [each](double size) {
     return std::fmod(size * each, kAlignedBytes) == 0;
   };
-  if (!is_aligned(shape.n) && shape.m > kAssumedTile) {
-    computed->seconds *= std::fmod(shape.n * each, 4) == 0 ? kHalfAlignedResult
-                                                           : kUnalignedResult;
-    computed->upper *= kUnalignedUpper;
-    computed->basis = weaker(computed->basis, Basis::Extrapolated);
-  } else if (!is_aligned(shape.n) || !is_aligned(shape.k) ||
-             (shape.turned && !is_aligned(shape.m))) {
-    computed->seconds *= kUnalignedEstimate;
+  if (!is_aligned(shape.n) || !is_aligned(shape.k) ||
+      (shape.turned && !is_aligned(shape.m))) {
+    if (is_aligned(shape.n) || shape.m <= kAssumedTile) {
+      computed->seconds *= kUnalignedEstimate;
+    } else {
+      const bool is_half_aligned = std::fmod(shape.n * each, 4) == 0;
+      computed->seconds *=
+          is_half_aligned ? kHalfAlignedResult : kUnalignedResult;
+    }
     computed->upper *= kUnalignedUpper;
     computed->basis = weaker(computed->basis, Basis::Extrapolated);
   }
@@ -458,8 +531,12 @@ std::optional<PricedTime> product_time(const HardwareProfile& card,
 std::optional<PricedTime> attention_time(const HardwareProfile& card,
                                          Precision precision,
                                          const AttentionShape& shape,
-                                         bool backward,
-                                         std::string_view kernel) {
+                                         bool backward, std::string_view kernel,
+                                         const SharedWork& shared) {
+  if (shared.parts() != 1) {
+    return shared_attention_time(card, precision, shape, backward, kernel,
+                                 shared);
+  }
   const auto peak = peak_rate(card, precision);
   if (!peak) return std::nullopt;
   double pairs = shape.queries * shape.keys;
@@ -525,93 +602,6 @@ std::optional<PricedTime> attention_time(const HardwareProfile& card,
   return priced(lower, estimate, upper, basis, source);
 }
 
-namespace {
-
-void keep_faster(std::optional<PricedTime> time,
-                 std::optional<PricedTime>& best) {
-  if (time && (!best || time->seconds.estimate < best->seconds.estimate)) {
-    best = std::move(time);
-  }
-}
-
-// Returns a product with its tokens divided, and with its groups divided if
-// there are enough of them.
-std::vector<ProductShape> cut_tokens(const ProductShape& shape,
-                                     int64_t tokens) {
-  if (tokens == 1) return {shape};
-  const auto by = static_cast<double>(tokens);
-  std::vector<ProductShape> cuts = {shape};
-  (shape.turned ? cuts[0].k : cuts[0].m) /= by;
-  if (shape.groups >= by) {
-    cuts.push_back(shape);
-    cuts[1].groups /= by;
-  }
-  return cuts;
-}
-
-std::vector<double> divisors(int64_t number) {
-  std::vector<double> all;
-  for (int64_t d = 1; d <= number; ++d) {
-    if (number % d == 0) all.push_back(static_cast<double>(d));
-  }
-  return all;
-}
-
-}  // namespace
-
-std::optional<PricedTime> product_time(const HardwareProfile& card,
-                                       Precision precision,
-                                       const ProductShape& shape,
-                                       const SharedWork& shared) {
-  if (shared.any == 1 && shared.tokens == 1) {
-    return product_time(card, precision, shape);
-  }
-  std::optional<PricedTime> best;
-  const std::vector<double> cuts = divisors(shared.any);
-  const auto any = static_cast<double>(shared.any);
-  for (const ProductShape& of : cut_tokens(shape, shared.tokens)) {
-    for (const double m : cuts) {
-      for (const double n : cuts) {
-        const double rest = any / m / n;
-        if (!contains(cuts, rest)) continue;
-        ProductShape cut = of;
-        cut.m /= m;
-        cut.n /= n;
-        if (rest > 1 && cut.groups >= rest) {
-          ProductShape fewer = cut;
-          fewer.groups /= rest;
-          keep_faster(product_time(card, precision, fewer), best);
-        }
-        cut.k /= rest;
-        keep_faster(product_time(card, precision, cut), best);
-      }
-    }
-  }
-  return best;
-}
-
-std::optional<PricedTime> attention_time(const HardwareProfile& card,
-                                         Precision precision,
-                                         const AttentionShape& shape,
-                                         bool backward, std::string_view kernel,
-                                         const SharedWork& shared) {
-  if (shared.any == 1 && shared.tokens == 1) {
-    return attention_time(card, precision, shape, backward, kernel);
-  }
-  std::optional<PricedTime> best;
-  AttentionShape fewer = shape;
-  fewer.batch /= shared.parts();
-  keep_faster(attention_time(card, precision, fewer, backward, kernel), best);
-  if (shared.tokens > 1) {
-    AttentionShape shorter = shape;
-    shorter.queries /= static_cast<double>(shared.tokens);
-    shorter.batch /= static_cast<double>(shared.any);
-    keep_faster(attention_time(card, precision, shorter, backward, kernel),
-                best);
-  }
-  return best;
-}
-
 std::optional<PricedTime> memory_time(const HardwareProfile& card,
                                       double bytes) {
   const auto moved = streaming(card, bytes);
@@ -659,7 +649,7 @@ std::optional<double> at_point(const MeasuredGrid& grid,
     }
     const double at = std::clamp(point[i], axis.front(), axis.back());
     const auto above = std::ranges::upper_bound(axis, at);
-    const auto first = static_cast<size_t>(above - axis.begin()) - 1;
+    const auto first = to_size(above - axis.begin()) - 1;
     below[i] = first;
     if (axis[first] == at) continue;
     is_point = false;

@@ -97,22 +97,6 @@ PricedTime kernel_start(const HardwareProfile& card);
 // Returns the same if a Python program starts each kernel.
 PricedTime eager_launch(const HardwareProfile& card);
 
-// Returns the time of a product, or nothing if the profile states no rate in
-// that precision. `lower` counts arithmetic alone, since what a product reads
-// may be in a cache (least_read_seconds() is for all weights of a step
-// together).
-std::optional<PricedTime> product_time(const HardwareProfile& card,
-                                       Precision precision,
-                                       const ProductShape& shape);
-// Returns the time of attention with the named kernel ("flash"), or with the
-// best that was measured. Backward computes five products where forward
-// computes two; `lower` counts four, since a kernel that stores the scores
-// computes no more.
-std::optional<PricedTime> attention_time(const HardwareProfile& card,
-                                         Precision precision,
-                                         const AttentionShape& shape,
-                                         bool backward,
-                                         std::string_view kernel);
 // Devices that share the work of one: `any` of them divide a kernel along
 // whatever dimension suits it, `tokens` of them divide its tokens.
 struct SharedWork {
@@ -126,17 +110,26 @@ struct SharedWork {
     return static_cast<double>(any) * static_cast<double>(tokens);
   }
 };
-// Return the time of each such device, divided in the way that is fastest by
-// the estimate.
+
+// Returns the time of a product, or nothing if the profile states no rate in
+// that precision. If devices share it, returns the time of each of them, with
+// the product divided in the way that is fastest by the estimate; the same for
+// attention below. `lower` counts arithmetic alone, since what a product reads
+// may be in a cache (least_read_seconds() is for all weights of a step
+// together).
 std::optional<PricedTime> product_time(const HardwareProfile& card,
                                        Precision precision,
                                        const ProductShape& shape,
-                                       const SharedWork& shared);
+                                       const SharedWork& shared = {});
+// Returns the time of attention with the named kernel ("flash"), or with the
+// best that was measured. Backward computes five products where forward
+// computes two; `lower` counts four, since a kernel that stores the scores
+// computes no more.
 std::optional<PricedTime> attention_time(const HardwareProfile& card,
                                          Precision precision,
                                          const AttentionShape& shape,
                                          bool backward, std::string_view kernel,
-                                         const SharedWork& shared);
+                                         const SharedWork& shared = {});
 // Returns the time of a kernel that reads and writes this many bytes in total,
 // and computes little.
 std::optional<PricedTime> memory_time(const HardwareProfile& card,

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "base/checked.h"
+#include "base/words.h"
 
 namespace shardplan {
 namespace {
@@ -42,9 +43,11 @@ constexpr double kNetworkUpper = 1.5;
 // For more ranks than any table has.
 constexpr double kMoreRanksUpper = 1.5;
 
+double double_of(int64_t number) { return static_cast<double>(number); }
+
 // Returns the share of a payload that one of `count` devices or domains lacks.
 double others_share(int64_t count) {
-  return static_cast<double>(count - 1) / static_cast<double>(count);
+  return double_of(count - 1) / double_of(count);
 }
 
 // Returns what must come into (or leave) one of `count` equal domains of the
@@ -57,12 +60,10 @@ double least_into(CollectiveKind kind, int64_t count, int64_t ranks) {
       return others_share(count);
     case CollectiveKind::AllReduce:
     case CollectiveKind::Broadcast:
+    case CollectiveKind::Permute:  // one rank's next is outside the domain
       return count > 1 ? 1 : 0;
     case CollectiveKind::AllToAll:
-      return others_share(count) * static_cast<double>(ranks) /
-             static_cast<double>(count);
-    case CollectiveKind::Permute:
-      return count > 1 ? 1 : 0;  // one rank's next is outside the domain
+      return others_share(count) * double_of(ranks) / double_of(count);
   }
   return 0;
 }
@@ -79,8 +80,6 @@ double hop_seconds(const HardwareProfile& card, size_t tier) {
   if (stated) return stated->value;
   return tier == 0 ? kAssumedNearHop : kAssumedFarHop;
 }
-
-double double_of(int64_t number) { return static_cast<double>(number); }
 
 // One tier's part of a collective.
 struct TierTime {
@@ -128,10 +127,9 @@ std::optional<TierTime> table_time(const HardwareProfile& card,
   const std::array<double, 2> point = {double_of(ranks), payload};
   const auto value = at_point(table->seconds, point, basis);
   if (!value) return std::nullopt;
-  double seconds = *value;
   double upper = kTableUpper;
   // Payloads longer than any that was measured have the same rate.
-  seconds *= std::max(1.0, payload / sizes.back());
+  double seconds = *value * std::max(1.0, payload / sizes.back());
   const double most = counts.back();
   if (point[0] > most) {
     const auto most_ranks = static_cast<int64_t>(most);
@@ -178,13 +176,13 @@ TorusBytes over_torus(const LinkTier& tier, CollectiveKind kind,
       tier.bytes_per_second.value / (2 * static_cast<double>(all_axes));
   TorusBytes time;
   int64_t chips = 1;
-  double first_links = 0;  // fewest links of any device along the axes
-  double used = 0;         // links that a collective uses at once
+  // Links that a collective uses at once: the fewest that any device has along
+  // the axes.
+  double used = 0;
   for (const TorusAxis& axis : axes) {
     if (axis.size <= 1) continue;
     chips *= axis.size;
     const double links = axis.closed ? 2 : 1;
-    first_links += links;
     used += links;
     time.hops += axis.closed ? std::ceil(double_of(axis.size) / 2)
                              : double_of(axis.size - 1);
@@ -212,9 +210,8 @@ TorusBytes over_torus(const LinkTier& tier, CollectiveKind kind,
   // Bounds one chip alone, over all the links that it may have.
   const double off_axes = 2 * static_cast<double>(all_axes - axes.size());
   const double in_chip = double_of(ranks) / double_of(chips);
-  time.least =
-      std::max(time.least, least_into(kind, chips, ranks) * payload /
-                               (in_chip * (first_links + off_axes) * link));
+  time.least = std::max(time.least, least_into(kind, chips, ranks) * payload /
+                                        (in_chip * (used + off_axes) * link));
   if (kind == CollectiveKind::Permute) {
     time.usual = payload / link;
     time.hops = 1;
@@ -337,13 +334,12 @@ std::vector<bool> closed_axes(const LinkTier& tier,
                               const std::vector<int64_t>& shape) {
   std::vector<bool> closed(shape.size(), false);
   if (!tier.wrap_multiple) return closed;
-  const int64_t multiple = tier.wrap_multiple->value;
-  bool all = true;
   for (size_t i = 0; i < shape.size(); ++i) {
-    closed[i] = shape[i] % multiple == 0;
-    all = all && closed[i];
+    closed[i] = shape[i] % tier.wrap_multiple->value == 0;
   }
-  if (tier.wrap == Wrap::Together) closed.assign(shape.size(), all);
+  if (tier.wrap == Wrap::Together) {
+    closed.assign(shape.size(), !contains(closed, false));
+  }
   return closed;
 }
 
@@ -489,7 +485,7 @@ std::optional<RankPlaces> places_of(const HardwareProfile& card,
   SHARDPLAN_CHECK(view.has_value());
   const std::vector<Axis>& all = mesh.axes_of(*view);
   const auto is_taken = [&](const Axis& axis) {
-    return std::ranges::find(axes, axis.name) != axes.end();
+    return contains(axes, axis.name);
   };
   RankPlaces places;
   for (const Axis& axis : all) {
@@ -540,22 +536,14 @@ std::string places_text(const HardwareProfile& card, const RankPlaces& places) {
     if (text.empty() && below == 1 && count == places.ranks) {
       part = name + (i == 0 ? " inside " : " between ") +
              std::to_string(count) + " devices";
-      if (i == 0 && !places.torus_axes.empty()) {
-        part += " (";
-        for (size_t a = 0; a < places.torus_axes.size(); ++a) {
-          part += (a == 0 ? "" : " x ") +
-                  std::to_string(places.torus_axes[a].size) +
-                  (places.torus_axes[a].closed ? " ring" : " line");
-        }
-        part += ")";
-      }
-      return part;
+      if (i > 0 || places.torus_axes.empty()) return part;
+      const auto shape_of = [](const TorusAxis& axis) {
+        return std::to_string(axis.size) + (axis.closed ? " ring" : " line");
+      };
+      return part + " (" + joined_of(places.torus_axes, " x ", shape_of) + ")";
     }
-    if (i == 0) {
-      part = std::to_string(count) + " ranks each over " + name;
-    } else {
-      part = std::to_string(count) + " domains over " + name;
-    }
+    part = std::to_string(count) +
+           (i == 0 ? " ranks each over " : " domains over ") + name;
     text = text.empty() ? part : part + ", " + text;
     below *= count;
   }
@@ -581,16 +569,13 @@ std::optional<PricedTime> collective_time(const HardwareProfile& card,
         kind == CollectiveKind::AllToAll
             ? payload * double_of(ranks) / double_of(places.ranks)
             : payload;
-    TierTime time;
-    if (i == 0 && card.links[0].topology == Topology::Torus) {
-      time = torus_time(card, i, kind, places, part);
-    } else {
-      time = joined_time(card, i, kind, places, part);
-      if (i == 0) {
-        if (auto table = table_time(card, kind, count, part)) {
-          table->lower = time.lower;
-          time = *table;
-        }
+    const bool is_torus = i == 0 && card.links[0].topology == Topology::Torus;
+    TierTime time = is_torus ? torus_time(card, i, kind, places, part)
+                             : joined_time(card, i, kind, places, part);
+    if (i == 0 && !is_torus) {
+      if (auto table = table_time(card, kind, count, part)) {
+        table->lower = time.lower;
+        time = *table;
       }
     }
     sum.seconds.lower = std::max(sum.seconds.lower, time.lower);

@@ -5,6 +5,8 @@
 #include <array>
 #include <vector>
 
+#include "base/checked.h"
+#include "base/words.h"
 #include "graph/op.h"
 
 namespace shardplan {
@@ -14,16 +16,11 @@ namespace {
 const Region* attention_of(const Graph& graph, NodeId node) {
   for (const Region& region : graph.regions) {
     if (region.kind == Region::Kind::Attention &&
-        std::ranges::find(region.nodes, node) != region.nodes.end()) {
+        contains(region.nodes, node)) {
       return &region;
     }
   }
   return nullptr;
-}
-
-bool hides_keys(const Graph& graph, const Region& region) {
-  return std::ranges::any_of(
-      region.nodes, [&](NodeId n) { return graph.nodes[n].op->is_mask; });
 }
 
 NodeId last_product(const Graph& graph, const Region& region) {
@@ -42,7 +39,7 @@ LocalProduct local_product(const ProgramView& view, InstructionId i) {
   std::vector<std::array<bool, 3>> in(count);
   const auto mark = [&](const std::vector<DimFactors>& dims, size_t which) {
     for (const DimFactors& dim : dims) {
-      for (const int f : dim) in[static_cast<size_t>(f)].at(which) = true;
+      for (const int f : dim) nth(in, f).at(which) = true;
     }
   };
   mark(node.rule.operands.front(), 0);
@@ -126,8 +123,11 @@ double model_flops(const ProgramView& view, InstructionId i,
   const NodeId node = view.at(i).node;
   const Region* const attention =
       multiplies_values(graph, node) ? attention_of(graph, node) : nullptr;
-  return attention != nullptr && hides_keys(graph, *attention) ? flops / 2
-                                                               : flops;
+  const bool hides_keys = attention != nullptr &&
+                          std::ranges::any_of(attention->nodes, [&](NodeId n) {
+                            return graph.nodes[n].op->is_mask;
+                          });
+  return hides_keys ? flops / 2 : flops;
 }
 
 PricedTime recurrence_time(const ProgramView& view, InstructionId i,

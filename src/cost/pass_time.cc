@@ -7,7 +7,9 @@
 #include <set>
 #include <utility>
 
+#include "base/checked.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "cost/local_shapes.h"
 #include "cost/recomputed_instructions.h"
 #include "graph/op.h"
@@ -16,13 +18,9 @@
 namespace shardplan {
 namespace {
 
-bool is_one_of(const AxisNames& axes, const AxisName& axis) {
-  return std::find(axes.begin(), axes.end(), axis) != axes.end();
-}
-
 void join(AxisNames& axes, const AxisNames& more) {
   for (const AxisName& axis : more) {
-    if (!is_one_of(axes, axis)) axes.push_back(axis);
+    if (!contains(axes, axis)) axes.push_back(axis);
   }
 }
 
@@ -79,7 +77,7 @@ class PassPricer {
     if (unknown_) {
       why = "the profile " + in_backticks(of_.card.name) +
             " has no matmul rate in " +
-            std::string(kPrecisionNames.at(static_cast<size_t>(*unknown_)));
+            std::string(nth(kPrecisionNames, *unknown_));
       return {};
     }
     return std::move(times_);
@@ -87,11 +85,10 @@ class PassPricer {
 
  private:
   SegmentTime& at(InstructionId i) {
-    return times_[static_cast<size_t>(std::max(view_.segment(i), 0))];
+    return nth(times_, std::max(view_.segment(i), 0));
   }
   double bytes(RegisterId reg) const {
-    return static_cast<double>(
-        view_.reg(reg).bytes[static_cast<size_t>(mode_)]);
+    return static_cast<double>(view_.reg(reg).bytes[to_size(mode_)]);
   }
   double numbers(RegisterId reg) const {
     return static_cast<double>(local_elements(view_, reg)) *
@@ -109,7 +106,7 @@ class PassPricer {
     // A region that contains others comes after them.
     for (const Region& region : view_.graph().regions) {
       const bool is_kernel = std::ranges::any_of(
-          region.nodes, [&](NodeId n) { return inner.count(n) > 0; });
+          region.nodes, [&](NodeId n) { return inner.contains(n); });
       for (const NodeId n : region.nodes) {
         if (region.kind == Region::Kind::Norm) in_norm_[n] = true;
         if (is_kernel) region_of_[n] = &region;
@@ -145,22 +142,22 @@ class PassPricer {
     return !of_.fuses || !is_pointwise(view_.root(reg).maker);
   }
   bool goes_to_memory(RegisterId reg) const {
-    if (!of_.fuses) return true;
     const RegisterId root = view_.reg(reg).root;
-    if (view_.reg(root).output || saved_.saved[root]) return true;
-    return std::ranges::any_of(readers_[reg], [&](InstructionId reader) {
-      return !is_pointwise(reader);
-    });
+    return view_.reg(root).output || saved_.saved[root] ||
+           gradient_comes_from_memory(reg);
+  }
+  bool gradient_comes_from_memory(RegisterId reg) const {
+    return !of_.fuses ||
+           std::ranges::any_of(readers_[reg], [&](InstructionId reader) {
+             return !is_pointwise(reader);
+           });
   }
 
   // Forward.
 
   void price_forward(InstructionId i, PassTime& time) {
     const Instruction& made = view_.at(i);
-    if (made.kind == Instruction::Kind::Collective) {
-      send(i, time);
-      return;
-    }
+    if (made.kind == Instruction::Kind::Collective) return send(i, time);
     if (!view_.computes(i)) return;
     if (view_.reg(made.result).weight) return cast_weight(i, time);
     if (const Region* region = kernel_of(i)) {
@@ -168,7 +165,7 @@ class PassPricer {
     }
     if (saved_.inner[i]) return;
     const OpDef& op = view_.op(i);
-    if (op.recompute_cost == RecomputeCost::View || op.is_constraint) return;
+    if (op.recompute_cost == RecomputeCost::View) return;
     if (saved_.reads[i].drops_out) drop_out(i, time);
     cast_operands(i, time);
     if (op.is_product) {
@@ -259,10 +256,14 @@ class PassPricer {
       if (operand.weight && casts && cast_.count(operand.root) > 0) continue;
       if (!crosses && !casts) continue;
       if (operand.weight) cast_.insert(operand.root);
-      pass_over(numbers(reg) * static_cast<double>(of_.options.element_bytes +
-                                                   kFloatBytes),
-                1, time);
+      convert(reg, time);
     }
+  }
+  // Prices a kernel that converts a register to float32, or from it.
+  void convert(RegisterId reg, PassTime& time) const {
+    const auto both =
+        static_cast<double>(of_.options.element_bytes + kFloatBytes);
+    pass_over(numbers(reg) * both, 1, time);
   }
 
   // Prices weights that are made of weights, such as casts. Fused kernels make
@@ -275,8 +276,7 @@ class PassPricer {
 
   void price_kernel(InstructionId i, const Region& region, PassTime& time) {
     if (region.kind == Region::Kind::Attention) {
-      attend(region, false, time);
-      return;
+      return attend(region, false, time);
     }
     const RegisterId result = view_.at(i).result;
     if (is_eager() && of_.options.softmax_in_float32 &&
@@ -340,7 +340,10 @@ class PassPricer {
   // written and read once, half of them in forward.
   void price_loss(InstructionId i, SegmentTime& time) const {
     const RegisterId result = view_.at(i).result;
-    if (!view_.reg(result).output || !is_graph_output(result)) return;
+    if (!view_.reg(result).output ||
+        !contains(view_.program->outputs, result)) {
+      return;
+    }
     const LossCopies& copies = of_.loss;
     const double moved =
         2 * numbers(result) *
@@ -349,27 +352,25 @@ class PassPricer {
     pass_over(moved / 2, 3, time.forward);
     pass_over(moved / 2, 3, time.backward);
   }
-  bool is_graph_output(RegisterId reg) const {
-    return std::ranges::find(view_.program->outputs, reg) !=
-           view_.program->outputs.end();
-  }
 
   // Collectives.
 
+  // Adds an instruction's own collective.
   void send(InstructionId i, PassTime& time) const {
     const Instruction& made = view_.at(i);
-    SentPart part = part_of(i);
     const bool grows = made.collective == CollectiveKind::AllGather;
-    part.bytes = bytes(grows ? made.result : made.operands[0]);
-    time.sends.push_back(std::move(part));
+    send(i, made.collective, bytes(grows ? made.result : made.operands[0]),
+         time);
   }
-  SentPart part_of(InstructionId i) const {
-    SentPart part;
-    part.kind = view_.at(i).collective;
-    part.axes = view_.at(i).axes;
-    part.node = view_.at(i).node;
-    part.of_weight = view_.reg(view_.at(i).result).weight;
-    return part;
+  // Adds a collective over the axes of an instruction.
+  void send(InstructionId i, CollectiveKind kind, double payload,
+            PassTime& time) const {
+    const Instruction& made = view_.at(i);
+    time.sends.push_back({.kind = kind,
+                          .axes = made.axes,
+                          .bytes = payload,
+                          .of_weight = view_.reg(made.result).weight,
+                          .node = made.node});
   }
 
   // Backward: instructions in reverse. `spread_` holds the axes over which the
@@ -380,7 +381,7 @@ class PassPricer {
     std::vector<InstructionId> order(all.begin(), all.end());
     for (auto i = order.rbegin(); i != order.rend(); ++i) {
       const Instruction& made = view_.at(*i);
-      if (!flows(made.result)) continue;
+      if (!view_.has_gradient(made.result)) continue;
       if (made.kind == Instruction::Kind::Load) {
         load_backward(*i);
       } else if (view_.computes(*i)) {
@@ -391,7 +392,6 @@ class PassPricer {
       if (!view_.reg(made.result).weight) add_up(*i, at(*i).backward);
     }
   }
-  bool flows(RegisterId reg) const { return view_.has_gradient(reg); }
 
   // Adds up the gradients of several readers.
   void add_up(InstructionId i, PassTime& time) const {
@@ -399,12 +399,11 @@ class PassPricer {
     if (saved_.inner[i] || of_.fuses) return;
     const auto count =
         std::ranges::count_if(readers_[reg], [&](InstructionId reader) {
-          return !saved_.inner[reader] && flows(view_.at(reader).result);
+          return !saved_.inner[reader] &&
+                 view_.has_gradient(view_.at(reader).result);
         });
-    if (count > 1) {
-      const auto sums = static_cast<double>(count - 1);
-      pass_over(3 * bytes(reg) * sums, sums, time);
-    }
+    const auto sums = static_cast<double>(count - 1);
+    if (count > 1) pass_over(3 * bytes(reg) * sums, sums, time);
   }
 
   // Returns the node whose view names the axes of an instruction's result.
@@ -418,28 +417,25 @@ class PassPricer {
   void load_backward(InstructionId i) {
     const RegisterId reg = view_.at(i).result;
     if (!view_.reg(reg).weight || spread_[reg].empty()) return;
-    SentPart part;
-    part.kind = CollectiveKind::AllReduce;
-    part.axes = in_mesh_order(view_.program->mesh, spread_[reg]);
-    part.node = node_for(i);
-    part.bytes = bytes(reg);
-    part.of_weight = true;
     const auto reader = readers_[reg].empty() ? i : readers_[reg].front();
-    at(reader).gradients.push_back(std::move(part));
+    at(reader).gradients.push_back(gradient_sum(i));
+  }
+  // Returns the sum of the gradient of an instruction's result.
+  SentPart gradient_sum(InstructionId i) const {
+    const RegisterId reg = view_.at(i).result;
+    const bool of_weight = view_.reg(reg).weight;
+    return {.axes = in_mesh_order(view_.program->mesh, spread_[reg]),
+            .bytes = bytes(reg),
+            .of_weight = of_weight,
+            .of_input = !of_weight,
+            .node = node_for(i)};
   }
 
   // Sums the gradient of an instruction's result, before it is used.
   void settle(InstructionId i, PassTime& time) {
     const RegisterId reg = view_.at(i).result;
     if (spread_[reg].empty()) return;
-    SentPart part;
-    part.kind = CollectiveKind::AllReduce;
-    part.axes = in_mesh_order(view_.program->mesh, spread_[reg]);
-    part.node = node_for(i);
-    part.bytes = bytes(reg);
-    part.of_weight = view_.reg(reg).weight;
-    part.of_input = !part.of_weight;
-    time.sends.push_back(std::move(part));
+    time.sends.push_back(gradient_sum(i));
     spread_[reg].clear();
   }
 
@@ -448,11 +444,11 @@ class PassPricer {
     const OpDef& op = view_.op(i);
     if (region_of_[made.node] != nullptr) spread(i, weights_of(i));
     if (saved_.inner[i]) return;
-    const bool moves =
-        op.recompute_cost == RecomputeCost::View || op.is_constraint;
-    if (moves || view_.reg(made.result).weight) {
+    if (op.recompute_cost == RecomputeCost::View ||
+        view_.reg(made.result).weight) {
       for (const RegisterId operand : made.operands) {
-        if (flows(operand)) join(spread_[operand], spread_[made.result]);
+        if (view_.has_gradient(operand))
+          join(spread_[operand], spread_[made.result]);
       }
       return;
     }
@@ -461,12 +457,10 @@ class PassPricer {
     if (saved_.reads[i].drops_out) drop_out(i, time);
     if (const Region* region = kernel_of(i)) {
       if (region->kind == Region::Kind::Attention) {
-        attend(*region, true, time);
-        return;
+        return attend(*region, true, time);
       }
     } else if (op.is_product) {
-      multiply_backward(i, time);
-      return;
+      return multiply_backward(i, time);
     }
     pass_backward(i, time);
   }
@@ -480,7 +474,7 @@ class PassPricer {
       const AxisNames own =
           axes_in_use(view_.program->registers[operand].layout);
       for (const AxisName& axis : used) {
-        if (!is_one_of(own, axis)) join(spread_[operand], {axis});
+        if (!contains(own, axis)) join(spread_[operand], {axis});
       }
     }
   }
@@ -489,7 +483,7 @@ class PassPricer {
   std::vector<RegisterId> weights_of(InstructionId i) const {
     std::vector<RegisterId> weights = view_.at(i).operands;
     std::erase_if(weights, [&](RegisterId reg) {
-      return !view_.reg(reg).weight || !flows(reg);
+      return !view_.reg(reg).weight || !view_.has_gradient(reg);
     });
     return weights;
   }
@@ -531,12 +525,7 @@ class PassPricer {
                         : of_weight(shape),
                time);
       // With autocast, gradients are converted to the dtype of their operands.
-      if (is_eager() && view_.reads_cast(i, operand)) {
-        pass_over(
-            numbers(operand) *
-                static_cast<double>(of_.options.element_bytes + kFloatBytes),
-            1, time);
-      }
+      if (is_eager() && view_.reads_cast(i, operand)) convert(operand, time);
     }
   }
 
@@ -547,9 +536,7 @@ class PassPricer {
     // The gradient of a sum is that of its result.
     if (!is_kernel && op.second_sign != 0) {
       for (const RegisterId operand : saved_.differentiates[i]) {
-        if (view_.reg(operand).weight) {
-          pass_over(bytes(made.result), 1, time);
-        }
+        if (view_.reg(operand).weight) pass_over(bytes(made.result), 1, time);
       }
       return;
     }
@@ -557,7 +544,7 @@ class PassPricer {
     for (const RegisterId reg : saved_.reads[i].registers) reads += bytes(reg);
     if (op.is_lookup) reads = bytes(made.result);
     const double arriving =
-        comes_from_memory_backward(made.result) ? bytes(made.result) : 0;
+        gradient_comes_from_memory(made.result) ? bytes(made.result) : 0;
     double moved = 0;
     double kernels = 0;
     for (const RegisterId operand : saved_.differentiates[i]) {
@@ -587,20 +574,13 @@ class PassPricer {
           2 / of_.shared.parts());
     }
   }
-  bool comes_from_memory_backward(RegisterId reg) const {
-    if (!of_.fuses) return true;
-    return std::ranges::any_of(readers_[reg], [&](InstructionId reader) {
-      return !is_pointwise(reader);
-    });
-  }
-
   void move_backward(InstructionId i, PassTime& time) {
     const Instruction& made = view_.at(i);
     const RegisterId from = made.operands[0];
     AxisNames& parts = spread_[made.result];
     const auto pass_on = [&] { join(spread_[from], parts); };
     if (made.kind == Instruction::Kind::Slice) {
-      return_to(i, CollectiveKind::AllGather, bytes(from), time);
+      send(i, CollectiveKind::AllGather, bytes(from), time);
       pass_on();
       return;
     }
@@ -608,31 +588,30 @@ class PassPricer {
       case CollectiveKind::AllGather: {
         // A reader of the whole gives the gradient of its own part; a reader of
         // a part gives a part of the sum.
-        const bool is_sum = std::ranges::any_of(
-            made.axes, [&](const AxisName& a) { return is_one_of(parts, a); });
+        const size_t before = parts.size();
         erase_if(parts, [&](const AxisName& axis) {
-          return is_one_of(made.axes, axis);
+          return contains(made.axes, axis);
         });
         if (is_gathered_again(i)) send(i, time);
-        if (is_sum) {
-          return_to(i, CollectiveKind::ReduceScatter, bytes(made.result), time);
+        if (parts.size() < before) {
+          send(i, CollectiveKind::ReduceScatter, bytes(made.result), time);
         }
         pass_on();
         return;
       }
       case CollectiveKind::ReduceScatter:
         settle(i, time);
-        return_to(i, CollectiveKind::AllGather, bytes(from), time);
+        send(i, CollectiveKind::AllGather, bytes(from), time);
         return;
       case CollectiveKind::AllReduce:
         settle(i, time);
         return;
       case CollectiveKind::Broadcast:
-        return_to(i, CollectiveKind::AllReduce, bytes(from), time);
+        send(i, CollectiveKind::AllReduce, bytes(from), time);
         return;
       case CollectiveKind::AllToAll:
       case CollectiveKind::Permute:
-        return_to(i, made.collective, bytes(from), time);
+        send(i, made.collective, bytes(from), time);
         pass_on();
         return;
     }
@@ -656,13 +635,6 @@ class PassPricer {
                return !view_.reg(operand).weight;
              });
     });
-  }
-  void return_to(InstructionId i, CollectiveKind kind, double payload,
-                 PassTime& time) const {
-    SentPart part = part_of(i);
-    part.kind = kind;
-    part.bytes = payload;
-    time.sends.push_back(std::move(part));
   }
 
   const PassPricing& of_;

@@ -37,8 +37,8 @@ inline constexpr double kWarmProducts = 1.1;
 // A collective that an instruction or its backward runs.
 struct SentPart {
   CollectiveKind kind = CollectiveKind::AllReduce;
-  AxisNames axes;    // in the program's mesh, major to minor
-  double bytes = 0;  // payload, as comm/collective.h defines it
+  AxisNames axes = {};  // in the program's mesh, major to minor
+  double bytes = 0;     // payload, as comm/collective.h defines it
   double count = 1;
   // The collective gathers a weight, or reduces its gradient, and nothing in
   // this layer waits for it.
@@ -46,7 +46,7 @@ struct SentPart {
   // The collective sums the gradient of a product's input, and the gradient of
   // the product's weight does not wait for it.
   bool of_input = false;
-  NodeId node;  // the node that it serves, whose view names the axes
+  NodeId node = {};  // the node that it serves, whose view names the axes
 };
 
 // One direction of one part of the model.

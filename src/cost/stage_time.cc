@@ -2,10 +2,12 @@
 #include "cost/stage_time.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "activations/buffers.h"
 #include "activations/segment_uses.h"
+#include "base/checked.h"
 #include "base/text.h"
 #include "base/words.h"
 #include "core/fold.h"
@@ -123,18 +125,6 @@ class StageTimer {
                : "flash";
   }
 
-  std::optional<PricedTime> price(CollectiveKind kind, const AxisNames& axes,
-                                  double bytes) {
-    const auto& places = places_.of(axes);
-    auto priced = places ? collective_time(input_.card, kind, *places, bytes)
-                         : std::nullopt;
-    if (!priced) {
-      why_ = "the profile " + in_backticks(input_.card.name) +
-             " has no link that spans " + text_of(axes);
-    }
-    return priced;
-  }
-
   bool time_stage(size_t s, size_t k) {
     StageTime& stage = times_.of[k][s];
     std::array<double, 2> called{};
@@ -145,10 +135,7 @@ class StageTimer {
       const std::string where =
           segment.is_layer ? folded_name(segment.label) : segment.label;
       const auto run = [&](const PassTime& pass, Direction direction) {
-        DirectionTime& time = stage.passes.at(static_cast<size_t>(direction));
-        add(time.products, pass.products, use.count);
-        add(time.attention, pass.attention, use.count);
-        add(time.memory, pass.memory, use.count);
+        add_computing(nth(stage.passes, direction), pass, use.count);
         return send(pass, direction, where, use.count, stage);
       };
       if (!run(own.forward, Direction::Forward) ||
@@ -167,11 +154,9 @@ class StageTimer {
       }
       if (k == kEstimate) times_.flops += own.flops * use.count;
     }
-    for (size_t d = 0; d < 2; ++d) {
-      if (k > 0 && !is_compiled(options_)) {
-        stage.passes.at(d).starting =
-            called.at(d) * launch_seconds(k) * kModuleOverhead;
-      }
+    for (size_t d = 0; k > 0 && !is_compiled(options_) && d < 2; ++d) {
+      stage.passes.at(d).starting =
+          called.at(d) * launch_seconds(k) * kModuleOverhead;
     }
     accumulate_gradients(s, stage);
     copy_to_host(s, k, stage);
@@ -219,33 +204,24 @@ class StageTimer {
             (part.of_input && options_.framework->sums_inputs_aside)));
       const AxisNames named =
           reported_axes(input_.program, part.axes, part.node);
-      if (!send({part.kind,
-                 part.axes,
-                 named,
-                 where,
-                 direction,
-                 part.count * times,
-                 part.bytes,
-                 {},
-                 ahead},
-                stage)) {
-        return false;
-      }
+      Sending sending = {part.kind, part.axes, named, where, direction};
+      sending.count = part.count * times;
+      sending.payload = part.bytes;
+      sending.ahead = ahead;
+      if (!send(std::move(sending), stage)) return false;
     }
     return true;
   }
   bool send(Sending sending, StageTime& stage) {
-    const auto each = price(sending.kind, sending.axes, sending.payload);
+    const auto each =
+        places_.price(sending.kind, sending.axes, sending.payload, why_);
     if (!each) return false;
     sending.each = *each;
-    const auto same =
-        std::ranges::find_if(stage.sends, [&](const Sending& other) {
-          return other.kind == sending.kind && other.named == sending.named &&
-                 other.where == sending.where &&
-                 other.direction == sending.direction &&
-                 other.payload == sending.payload &&
-                 other.ahead == sending.ahead;
-        });
+    const auto key = [](const Sending& of) {
+      return std::tie(of.kind, of.named, of.where, of.direction, of.payload,
+                      of.ahead);
+    };
+    const auto same = std::ranges::find(stage.sends, key(sending), key);
     if (same != stage.sends.end()) {
       same->count += sending.count;
     } else {
@@ -258,8 +234,7 @@ class StageTimer {
   const BudgetClass& device_of(size_t s) const {
     const auto& classes = input_.memory.budget.classes;
     const auto found = std::ranges::find_if(classes, [&](const auto& each) {
-      return std::ranges::find(each.stages, static_cast<int64_t>(s)) !=
-             each.stages.end();
+      return contains(each.stages, static_cast<int64_t>(s));
     });
     return found == classes.end() ? classes.front() : *found;
   }
@@ -335,24 +310,23 @@ class StageTimer {
     const StateOptions& state = input_.memory.options.state;
     if (!state.offload.optimizer) return;
     if (state.offload.pages) return move_pages(s, stage);
+    const double moved = 2 * (held(s, Category::MasterWeights) +
+                              held(s, Category::OptimizerState));
     double bytes = 0;
     if (options_.framework->fetches_state.at(kEstimate)) {
-      bytes = 2 * (held(s, Category::MasterWeights) +
-                   held(s, Category::OptimizerState));
+      bytes = moved;
     } else {
       if (!state.offload.gradients) bytes += held(s, Category::Gradients);
       if (!state.offload.weights) bytes += held(s, Category::Parameters);
       const double least = stage.optimizer.seconds.lower;
-      const double moved = 2 * (held(s, Category::MasterWeights) +
-                                held(s, Category::OptimizerState)) +
-                           held(s, Category::Gradients);
       stage.optimizer = host_update_time(
-          moved * on_one_host(k), state.zero_style == ZeroStyle::DeepSpeed);
+          (moved + held(s, Category::Gradients)) * on_one_host(k),
+          state.zero_style == ZeroStyle::DeepSpeed);
       stage.optimizer_starting = 0;
       // An unknown framework may do it on the device.
       if (!options_.framework->is_known()) {
-        Seconds& seconds = stage.optimizer.seconds;
-        seconds.lower = std::min(seconds.lower, least);
+        double& lower = stage.optimizer.seconds.lower;
+        lower = std::min(lower, least);
       }
     }
     if (const auto copied = host_copy_time(input_.card, bytes)) {
@@ -383,24 +357,16 @@ class StageTimer {
     }
     const double bytes =
         held(s, Category::Gradients) / gradient_unit() * unit() * ranks;
-    const bool ahead = input_.hide != Hide::Nothing;
     using enum CollectiveKind;
     using enum Direction;
     for (const auto& [kind, direction] :
          {std::pair(AllGather, Forward), std::pair(AllGather, Backward),
           std::pair(ReduceScatter, Backward)}) {
-      if (!send({kind,
-                 parts_of(state.zero_axes),
-                 state.zero_axes,
-                 "layers",
-                 direction,
-                 1,
-                 bytes,
-                 {},
-                 ahead},
-                stage)) {
-        return false;
-      }
+      Sending sending = {kind, parts_of(state.zero_axes), state.zero_axes,
+                         "layers", direction};
+      sending.payload = bytes;
+      sending.ahead = input_.hide != Hide::Nothing;
+      if (!send(std::move(sending), stage)) return false;
     }
     return true;
   }
@@ -420,7 +386,7 @@ class StageTimer {
         if (read.weight || read.loaded || read.segment == segment) continue;
         for (const AxisNames& dim :
              view.program->registers[r].layout.spec.dims) {
-          erase_if(copied_over_[static_cast<size_t>(segment)],
+          erase_if(nth(copied_over_, segment),
                    [&](const AxisName& axis) { return contains(dim, axis); });
         }
       }
@@ -447,9 +413,13 @@ class StageTimer {
         static_cast<double>(shard_count(input_.program.mesh, copies));
     for (const Direction direction :
          {Direction::Forward, Direction::Backward}) {
-      Sending part = {CollectiveKind::Permute, along,     {stages->axis},
-                      "between stages",        direction, chunks_of(options_),
-                      bytes / parts,           {},        false};
+      Sending part = {CollectiveKind::Permute,
+                      along,
+                      {stages->axis},
+                      "between stages",
+                      direction};
+      part.count = chunks_of(options_);
+      part.payload = bytes / parts;
       if (!send(part, stage)) return false;
       if (copies.empty()) continue;
       part.kind = CollectiveKind::AllGather;
@@ -472,40 +442,30 @@ class StageTimer {
       node = part.node;
     }
     const StateOptions& state = input_.memory.options.state;
-    for (const auto& sum : sums) {
-      const AxisNames& axes = sum.first;
-      const AxisNames named =
-          reported_axes(input_.program, axes, sum.second.second);
-      const double bytes = sum.second.first;
+    for (const auto& [axes, sum] : sums) {
+      const AxisNames named = reported_axes(input_.program, axes, sum.second);
       const bool shards_state =
-          state.zero > 0 && std::ranges::any_of(named, [&](const AxisName& a) {
-            return contains(state.zero_axes, a);
-          });
+          state.zero > 0 &&
+          std::ranges::find_first_of(named, state.zero_axes) != named.end();
       if (shards_state && state.zero == 3) continue;  // sent per micro-batch
       // Unknown loops that shard state sum gradients when all are there
       // (nanotron, ZeroRedundancyOptimizer).
       const bool ahead = input_.hide == Hide::Full ||
                          (input_.hide == Hide::Framework &&
                           (!shards_state || options_.framework->is_known()));
-      const Sending whole = {shards_state ? CollectiveKind::ReduceScatter
-                                          : CollectiveKind::AllReduce,
-                             axes,
-                             named,
-                             "step",
-                             Direction::Update,
-                             1,
-                             bytes,
-                             {},
-                             ahead};
+      Sending whole = {CollectiveKind::AllReduce, axes, named, "step",
+                       Direction::Update};
+      if (shards_state) whole.kind = CollectiveKind::ReduceScatter;
+      whole.payload = sum.first;
+      whole.ahead = ahead;
       if (!send(whole, stage)) return false;
       stage.sums_ahead = ahead;
       stage.summing += pick(stage.sends.back().each.seconds, k);
       if (!shards_state) continue;
-      Sending back = whole;
-      back.kind = CollectiveKind::AllGather;
-      back.payload = bytes / widened;
-      back.ahead = false;
-      if (!send(back, stage)) return false;
+      whole.kind = CollectiveKind::AllGather;
+      whole.payload = sum.first / widened;
+      whole.ahead = false;
+      if (!send(std::move(whole), stage)) return false;
       stage.gathering += pick(stage.sends.back().each.seconds, k);
     }
     return true;
@@ -607,23 +567,31 @@ double unhidden_sum(const StageTime& stage, size_t figure, Hide hide) {
 }
 
 std::string text_of(const AxisNames& axes) {
-  std::string text;
-  for (const AxisName& axis : axes) {
-    text += (text.empty() ? "" : ", ") + axis.text();
-  }
-  return text;
+  return joined(texts_of(axes), ", ");
 }
 
 const std::optional<RankPlaces>& LinkPlaces::of(const AxisNames& axes) {
-  const auto known = known_.find(axes);
-  if (known != known_.end()) return known->second;
-  if (ideal_) {
+  const auto [known, is_new] = known_.try_emplace(axes);
+  if (is_new && ideal_) {
     const Mesh alone({{"ranks", shard_count(mesh_, axes)}});
-    return known_.emplace(axes, places_of(card_, alone, {"ranks"}))
-        .first->second;
+    known->second = places_of(card_, alone, {"ranks"});
+  } else if (is_new) {
+    known->second = places_of(card_, mesh_, axes, slices_);
   }
-  return known_.emplace(axes, places_of(card_, mesh_, axes, slices_))
-      .first->second;
+  return known->second;
+}
+
+std::optional<PricedTime> LinkPlaces::price(CollectiveKind kind,
+                                            const AxisNames& axes,
+                                            double payload, std::string& why) {
+  const auto& places = of(axes);
+  auto priced =
+      places ? collective_time(card_, kind, *places, payload) : std::nullopt;
+  if (!priced) {
+    why = "the profile " + in_backticks(card_.name) +
+          " has no link that spans " + text_of(axes);
+  }
+  return priced;
 }
 
 std::optional<StageTimes> stage_times(const StepTimeInput& input,

@@ -76,15 +76,23 @@ struct DirectionTime {
   double total = 0;
 };
 
+// Adds a pass's products, attention and memory, `times` times.
+template <typename Pass>
+void add_computing(DirectionTime& sum, const Pass& pass, double times) {
+  add(sum.products, pass.products, times);
+  add(sum.attention, pass.attention, times);
+  add(sum.memory, pass.memory, times);
+}
+
 struct Sending {
   CollectiveKind kind = CollectiveKind::AllReduce;
   AxisNames axes;   // in the program's mesh
   AxisNames named;  // as users name them
   std::string where;
   Direction direction = Direction::Forward;
-  double count = 0;  // per micro-batch, or (Update) per step
+  double count = 1;  // per micro-batch, or (Update) per step
   double payload = 0;
-  PricedTime each;
+  PricedTime each = {};
   bool ahead = false;
 };
 
@@ -134,6 +142,10 @@ class LinkPlaces {
     return places;
   }
   const std::optional<RankPlaces>& of(const AxisNames& axes);
+  // Returns the time of a collective over the axes. Returns nothing, with the
+  // reason in `why`, if no link reaches as far.
+  std::optional<PricedTime> price(CollectiveKind kind, const AxisNames& axes,
+                                  double payload, std::string& why);
 
  private:
   const HardwareProfile& card_;

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/checked.h"
 #include "base/words.h"
 
 namespace shardplan {
@@ -68,19 +69,18 @@ class StepComposer {
   }
 
   double unsent(size_t slowest) const {
-    double sum = 0;
-    double of_slowest = 0;
-    for (size_t s = 0; s < times_.of[kEstimate].size(); ++s) {
-      double own = 0;
-      for (const DirectionTime& pass : times_.of[kEstimate][s].passes) {
-        own += std::max(computed(pass, kEstimate), pass.starting);
+    const auto own = [](const StageTime& stage) {
+      double seconds = 0;
+      for (const DirectionTime& pass : stage.passes) {
+        seconds += std::max(computed(pass, kEstimate), pass.starting);
       }
-      sum += own;
-      if (s == slowest) of_slowest = own;
-    }
+      return seconds;
+    };
+    double sum = 0;
+    for (const StageTime& stage : times_.of[kEstimate]) sum += own(stage);
     const StageTime& stage = times_.of[kEstimate][slowest];
-    return microbatches() * of_slowest +
-           (sum - of_slowest) / chunks_of(options_) +
+    return microbatches() * own(stage) +
+           (sum - own(stage)) / chunks_of(options_) +
            updating_seconds(stage, kEstimate);
   }
 
@@ -103,45 +103,40 @@ class StepComposer {
   void list_parts(size_t s, const std::array<double, kSavingModes>& bubble,
                   StepTime& result) const {
     const double m = microbatches();
-    const auto add_row = [&](std::string name, auto&& seconds_of,
-                             auto&& exposed_of, Basis basis,
-                             std::optional<size_t> source) {
-      StepTimePart row;
-      row.part = std::move(name);
+    // Adds a row with the basis and source of `priced`. All of its estimate is
+    // exposed, unless `exposed` says otherwise.
+    const auto add_row = [&](std::string name, const PricedTime& priced,
+                             const auto& seconds_of,
+                             std::optional<double> exposed = {}) {
       std::array<double, kSavingModes> seconds{};
       for (size_t k = 0; k < kSavingModes; ++k) {
         seconds[k] = seconds_of(times_.of[k][s], k);
       }
-      seconds[1] = std::max(seconds[0], seconds[1]);
-      row.seconds = {seconds[0], seconds[1], std::max(seconds[1], seconds[2])};
-      row.exposed = exposed_of(seconds[1]);
-      row.basis = basis;
-      if (source) row.source = input_.card.sources[*source].title;
+      StepTimePart row = {std::move(name)};
+      const double estimate = std::max(seconds[0], seconds[1]);
+      row.seconds = {seconds[0], estimate, std::max(estimate, seconds[2])};
+      row.exposed = exposed.value_or(estimate);
+      row.basis = priced.basis;
+      if (priced.source) row.source = input_.card.sources[*priced.source].title;
       if (row.seconds.upper > 0) result.parts.push_back(std::move(row));
     };
-    const auto all_of = [](double seconds) { return seconds; };
     const StageTime& own = times_.of[kEstimate][s];
-    using Part = PricedTime DirectionTime::*;
-    for (const auto& named :
-         std::initializer_list<std::pair<const char*, Part>>{
-             {"products", &DirectionTime::products},
-             {"attention", &DirectionTime::attention},
-             {"memory", &DirectionTime::memory}}) {
-      const Part part = named.second;
+    const auto add_kernels = [&](const char* name,
+                                 PricedTime DirectionTime::*part) {
       PricedTime both = own.passes[0].*part;
       add(both, own.passes[1].*part);
-      add_row(
-          named.first,
-          [&](const StageTime& stage, size_t k) {
-            return m * (pick((stage.passes[0].*part).seconds, k) +
-                        pick((stage.passes[1].*part).seconds, k));
-          },
-          all_of, both.basis, both.source);
-    }
+      add_row(name, both, [&](const StageTime& stage, size_t k) {
+        return m * (pick((stage.passes[0].*part).seconds, k) +
+                    pick((stage.passes[1].*part).seconds, k));
+      });
+    };
+    add_kernels("products", &DirectionTime::products);
+    add_kernels("attention", &DirectionTime::attention);
+    add_kernels("memory", &DirectionTime::memory);
     std::vector<std::pair<CollectiveKind, AxisNames>> kinds;
     for (const Sending& each : own.sends) {
       const std::pair kind(each.kind, each.named);
-      if (std::ranges::find(kinds, kind) == kinds.end()) kinds.push_back(kind);
+      if (!contains(kinds, kind)) kinds.push_back(kind);
     }
     for (const auto& kind : kinds) {
       const auto is_of = [&](const Sending& each) {
@@ -157,49 +152,39 @@ class StepComposer {
       add_row(
           std::string(collective_name(kind.first)) + " over " +
               text_of(kind.second),
+          all,
           [&](const StageTime& stage, size_t k) {
             double sum = 0;
             for (const Sending& each : stage.sends) {
-              if (is_of(each)) {
-                sum += pick(each.each.seconds, k) * times(each);
-              }
+              if (is_of(each)) sum += pick(each.each.seconds, k) * times(each);
             }
             return sum;
           },
-          [&](double) { return exposed; }, all.basis, all.source);
+          exposed);
     }
     const PricedTime& copies = own.passes[1].copies.seconds.estimate > 0
                                    ? own.passes[1].copies
                                    : own.state_copies;
     add_row(
-        "host copies",
+        "host copies", copies,
         [&](const StageTime& stage, size_t k) {
           return m * (pick(stage.passes[0].copies.seconds, k) +
                       pick(stage.passes[1].copies.seconds, k)) +
                  pick(stage.state_copies.seconds, k);
         },
-        [&](double) {
-          return m * (own.passes[0].exposed_copies +
-                      own.passes[1].exposed_copies) +
-                 pick(own.state_copies.seconds, kEstimate);
-        },
-        copies.basis, copies.source);
-    add_row(
-        "launches",
-        [&](const StageTime& stage, size_t) {
-          return m * (stage.passes[0].launches + stage.passes[1].launches) +
-                 stage.optimizer_starting;
-        },
-        all_of, Basis::Assumed, std::nullopt);
-    add_row(
-        "optimizer",
-        [](const StageTime& stage, size_t k) {
-          return pick(stage.optimizer.seconds, k);
-        },
-        all_of, own.optimizer.basis, own.optimizer.source);
-    add_row(
-        "bubble", [&](const StageTime&, size_t k) { return bubble.at(k); },
-        all_of, Basis::Assumed, std::nullopt);
+        m * (own.passes[0].exposed_copies + own.passes[1].exposed_copies) +
+            pick(own.state_copies.seconds, kEstimate));
+    PricedTime assumed;
+    assumed.basis = Basis::Assumed;
+    add_row("launches", assumed, [&](const StageTime& stage, size_t) {
+      return m * (stage.passes[0].launches + stage.passes[1].launches) +
+             stage.optimizer_starting;
+    });
+    add_row("optimizer", own.optimizer, [](const StageTime& stage, size_t k) {
+      return pick(stage.optimizer.seconds, k);
+    });
+    add_row("bubble", assumed,
+            [&](const StageTime&, size_t k) { return bubble.at(k); });
   }
 
   // Returns how often a collective runs in a step.
@@ -218,8 +203,7 @@ class StepComposer {
                        stage.summing
                  : 0;
     }
-    const DirectionTime& time =
-        stage.passes.at(static_cast<size_t>(sending.direction));
+    const DirectionTime& time = nth(stage.passes, sending.direction);
     return time.ahead > 0 ? seconds * time.exposed_ahead / time.ahead : 0;
   }
 
@@ -236,13 +220,11 @@ class StepComposer {
                    other.direction == each.direction;
           });
       if (row == result.collectives.end()) {
-        StepCollective made;
-        made.kind = each.kind;
-        made.axes = each.named;
-        made.where = each.where;
-        made.direction = each.direction;
-        const auto& places = places_.of(each.axes);
-        if (places) {
+        StepCollective made = {.kind = each.kind,
+                               .axes = each.named,
+                               .where = each.where,
+                               .direction = each.direction};
+        if (const auto& places = places_.of(each.axes)) {
           made.link = link_names(*places);
           const std::string text =
               text_of(each.named) + ": " + places_text(input_.card, *places);
@@ -273,9 +255,8 @@ class StepComposer {
     for (const StepTimePart& row : result.parts) {
       if (row.exposed > 0) longest.push_back(&row);
     }
-    std::ranges::stable_sort(longest, [](const auto* a, const auto* b) {
-      return a->exposed > b->exposed;
-    });
+    std::ranges::stable_sort(longest, std::ranges::greater(),
+                             &StepTimePart::exposed);
     for (size_t i = 0; i < longest.size() && i < 2; ++i) {
       const auto percent = static_cast<int>(
           std::lround(100 * longest[i]->exposed / result.total.estimate));

@@ -25,19 +25,19 @@
 namespace shardplan {
 
 struct StepTimePart {
-  std::string part;    // "products", "all-reduce over tp", "bubble"
-  Seconds seconds;     // on the slowest device
-  double exposed = 0;  // the part of the estimate that does not hide
+  std::string part;      // "products", "all-reduce over tp", "bubble"
+  Seconds seconds = {};  // on the slowest device
+  double exposed = 0;    // the part of the estimate that does not hide
   Basis basis = Basis::Measured;
-  std::string source;  // a citation of the profile; "" if there is none
+  std::string source = {};  // a citation of the profile; "" if there is none
 };
 
 // All collectives of one kind in a step, on one device.
 struct StepCollective {
   CollectiveKind kind = CollectiveKind::AllReduce;
-  AxisNames axes;     // as users name them
-  std::string link;   // "nvlink", "nvlink+infiniband"
-  std::string where;  // "layers.*", "behind layers", "step"
+  AxisNames axes;         // as users name them
+  std::string link = {};  // "nvlink", "nvlink+infiniband"
+  std::string where;      // "layers.*", "behind layers", "step"
   Direction direction = Direction::Forward;
   double count = 0;
   double bytes_per_device = 0;  // sent by one device
@@ -70,8 +70,8 @@ StepTime composed_time(const TimedRun& run, const StepOptions& options,
 // computed, and what is waited for. REQUIRES: no stages; TimedRun::shared is
 // set.
 std::optional<double> least_pass_seconds(const StepTimeInput& input,
-                                      const StepOptions& options,
-                                      std::string& why);
+                                         const StepOptions& options,
+                                         std::string& why);
 
 // Returns the time of a step. Returns nothing, with the reason in `why`, if the
 // profile lacks a rate, or a link that reaches as far as an axis.

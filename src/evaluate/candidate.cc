@@ -5,6 +5,8 @@
 #include <numeric>
 #include <utility>
 
+#include "base/checked.h"
+
 namespace shardplan {
 namespace {
 
@@ -14,97 +16,6 @@ struct Arrival {
   int before = 1;
   int change = 0;
 };
-
-}  // namespace
-
-ChangedRules changed(const RuleSet& rules,
-                     std::span<const RuleChange> changes) {
-  const auto count = static_cast<int>(rules.rules.size());
-  ChangedRules result{rules, std::vector<int>(rules.rules.size()),
-                      std::vector<int>(rules.rules.size(), -1)};
-  std::iota(result.origin.begin(), result.origin.end(), 0);
-  std::vector<Arrival> arrivals;
-  std::vector<bool> leaves(rules.rules.size());
-  for (size_t i = 0; i < changes.size(); ++i) {
-    const RuleChange& change = changes[i];
-    const auto number = static_cast<int>(i);
-    const size_t at = static_cast<size_t>(change.rule) - 1;
-    switch (change.kind) {
-      case RuleChange::Kind::SetSpec:
-        result.rules.rules[at].spec = change.spec;
-        result.by[at] = number;
-        break;
-      case RuleChange::Kind::SetPattern:
-        result.rules.rules[at].pattern = change.pattern;
-        result.origin[at] = -1;
-        result.by[at] = number;
-        break;
-      case RuleChange::Kind::Insert:
-        arrivals.push_back({change.rule, number});
-        break;
-      case RuleChange::Kind::Remove:
-        leaves[at] = true;
-        break;
-      case RuleChange::Kind::Move:
-        arrivals.push_back({change.before, number});
-        leaves[at] = true;
-        break;
-    }
-  }
-  if (std::ranges::none_of(leaves, [](bool b) { return b; }) &&
-      arrivals.empty()) {
-    return result;
-  }
-  std::ranges::stable_sort(arrivals, {}, &Arrival::before);
-  std::vector<Rule> old = std::move(result.rules.rules);
-  const std::vector<int> origin = std::move(result.origin);
-  const std::vector<int> by = std::move(result.by);
-  result.rules.rules.clear();
-  result.origin.clear();
-  result.by.clear();
-  const auto add = [&](Rule rule, int of, int change) {
-    result.rules.rules.push_back(std::move(rule));
-    result.origin.push_back(of);
-    result.by.push_back(change);
-  };
-  auto next = arrivals.begin();
-  for (int number = 1; number <= count + 1; ++number) {
-    for (; next != arrivals.end() && next->before <= number; ++next) {
-      const RuleChange& change = changes[static_cast<size_t>(next->change)];
-      if (change.kind == RuleChange::Kind::Move) {
-        const size_t from = static_cast<size_t>(change.rule) - 1;
-        add(std::move(old[from]), change.rule - 1, next->change);
-        continue;
-      }
-      for (const NewRule& rule : change.added) {
-        add({rule.pattern, rule.spec, {}, {}, {}, false}, -1, next->change);
-      }
-    }
-    const size_t at = static_cast<size_t>(number) - 1;
-    if (number <= count && !leaves[at]) {
-      add(std::move(old[at]), origin[at], by[at]);
-    }
-  }
-  return result;
-}
-
-std::optional<Mesh> viewed_mesh(std::vector<Axis> axes,
-                                const std::vector<MeshView>& views) {
-  Mesh made(std::move(axes));
-  Diagnostics quiet;
-  for (const MeshView& view : views) {
-    ViewRequest request{view.name, {}, {}, {}};
-    for (const Axis& axis : view.axes) {
-      request.axes.push_back({axis.name, axis.size, {}, {}, {}});
-    }
-    auto with_view = add_view(made, request, quiet);
-    if (!with_view) return std::nullopt;
-    made = *std::move(with_view);
-  }
-  return made;
-}
-
-namespace {
 
 // Resizes an axis that only views have, in the first view that has it.
 std::optional<Mesh> resized_in_view(const Mesh& mesh, const Axis& wanted) {
@@ -130,6 +41,89 @@ std::optional<Mesh> resized_in_view(const Mesh& mesh, const Axis& wanted) {
 }
 
 }  // namespace
+
+ChangedRules changed(const RuleSet& rules,
+                     std::span<const RuleChange> changes) {
+  const auto count = static_cast<int>(rules.rules.size());
+  ChangedRules result{rules, std::vector<int>(rules.rules.size()),
+                      std::vector<int>(rules.rules.size(), -1)};
+  std::iota(result.origin.begin(), result.origin.end(), 0);
+  std::vector<Arrival> arrivals;
+  std::vector<bool> leaves(rules.rules.size());
+  for (size_t i = 0; i < changes.size(); ++i) {
+    const RuleChange& change = changes[i];
+    const auto number = static_cast<int>(i);
+    const size_t at = to_size(change.rule) - 1;
+    switch (change.kind) {
+      case RuleChange::Kind::SetSpec:
+        result.rules.rules[at].spec = change.spec;
+        result.by[at] = number;
+        break;
+      case RuleChange::Kind::SetPattern:
+        result.rules.rules[at].pattern = change.pattern;
+        result.origin[at] = -1;
+        result.by[at] = number;
+        break;
+      case RuleChange::Kind::Insert:
+        arrivals.push_back({change.rule, number});
+        break;
+      case RuleChange::Kind::Remove:
+        leaves[at] = true;
+        break;
+      case RuleChange::Kind::Move:
+        arrivals.push_back({change.before, number});
+        leaves[at] = true;
+        break;
+    }
+  }
+  std::ranges::stable_sort(arrivals, {}, &Arrival::before);
+  std::vector<Rule> old = std::move(result.rules.rules);
+  const std::vector<int> origin = std::move(result.origin);
+  const std::vector<int> by = std::move(result.by);
+  result.rules.rules.clear();
+  result.origin.clear();
+  result.by.clear();
+  const auto add = [&](Rule rule, int of, int change) {
+    result.rules.rules.push_back(std::move(rule));
+    result.origin.push_back(of);
+    result.by.push_back(change);
+  };
+  auto next = arrivals.begin();
+  for (int number = 1; number <= count + 1; ++number) {
+    for (; next != arrivals.end() && next->before <= number; ++next) {
+      const RuleChange& change = nth(changes, next->change);
+      if (change.kind == RuleChange::Kind::Move) {
+        const size_t from = to_size(change.rule) - 1;
+        add(std::move(old[from]), change.rule - 1, next->change);
+        continue;
+      }
+      for (const NewRule& rule : change.added) {
+        add({rule.pattern, rule.spec, {}, {}, {}, false}, -1, next->change);
+      }
+    }
+    const size_t at = to_size(number) - 1;
+    if (number <= count && !leaves[at]) {
+      add(std::move(old[at]), origin[at], by[at]);
+    }
+  }
+  return result;
+}
+
+std::optional<Mesh> viewed_mesh(std::vector<Axis> axes,
+                                const std::vector<MeshView>& views) {
+  Mesh made(std::move(axes));
+  Diagnostics quiet;
+  for (const MeshView& view : views) {
+    ViewRequest request{view.name, {}, {}, {}};
+    for (const Axis& axis : view.axes) {
+      request.axes.push_back({axis.name, axis.size, {}, {}, {}});
+    }
+    auto with_view = add_view(made, request, quiet);
+    if (!with_view) return std::nullopt;
+    made = *std::move(with_view);
+  }
+  return made;
+}
 
 std::optional<Mesh> resized(const Mesh& mesh, const Axis& wanted) {
   if (!mesh.has({}, wanted.name)) return resized_in_view(mesh, wanted);

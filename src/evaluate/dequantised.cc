@@ -8,12 +8,13 @@
 #include <tuple>
 #include <utility>
 
+#include "base/checked.h"
 #include "base/text.h"
 #include "base/words.h"
 #include "core/fold.h"
 #include "model/architecture/quantisation.h"
 #include "model/forward/parameter_names.h"
-#include "model/quantised_weight.h"
+#include "model/quant_scales.h"
 #include "model/units.h"
 
 namespace shardplan {
@@ -60,13 +61,17 @@ std::vector<std::string> packed_names(const std::string& weight) {
   return names;
 }
 
-const NamedParameter* find_parameter(const ParameterNames& names,
-                                     const Manifest& manifest,
-                                     const std::string& name) {
-  const NamedParameter* found = names.find(name);
-  const bool is_one =
-      found != nullptr && found->index < manifest.size() && !found->stacked;
-  return is_one ? found : nullptr;
+// Returns the parameter of the model that stores a weight; null if none does.
+const NamedParameter* find_stored(const ParameterNames& names,
+                                  const Manifest& manifest,
+                                  const std::string& weight) {
+  for (const std::string& name : packed_names(weight)) {
+    const NamedParameter* found = names.find(name);
+    if (found != nullptr && found->index < manifest.size() && !found->stacked) {
+      return found;
+    }
+  }
+  return nullptr;
 }
 
 std::nullopt_t refuse_shape(const Manifest& manifest, size_t weight,
@@ -105,7 +110,7 @@ std::nullopt_t refuse_without_gradient(const Manifest& manifest,
                                        Diagnostics& diags) {
   return diags
       .error(Code::UnsupportedConfig,
-             manifest.where(static_cast<size_t>(quantised_weight(manifest))),
+             manifest.where(to_size(quantised_weight(manifest))),
              "no gradient flows through matmuls with " + in_backticks(form) +
                  " weights")
       .fact(
@@ -134,11 +139,6 @@ std::vector<int> stored_dims(std::string_view stored_name, const Shape& stored,
   return dims;
 }
 
-bool is_for_storage(const AxisNames& axes) {
-  return std::ranges::all_of(
-      axes, [](const std::string& axis) { return is_gathered_axis(axis); });
-}
-
 // Returns the spec of the matrix. Empty if the packed values are sharded in a
 // way that the matrix cannot be.
 std::optional<PartitionSpec> spec_of(const Mesh& mesh,
@@ -149,14 +149,17 @@ std::optional<PartitionSpec> spec_of(const Mesh& mesh,
   spec.dims.resize(shape.size());
   std::vector<bool> taken(stored.dims.size());
   for (size_t d = 0; d < shape.size(); ++d) {
-    const auto from = static_cast<size_t>(dims[d]);
-    if (dims[d] < 0 || from >= stored.dims.size()) continue;
+    if (dims[d] < 0) continue;
+    const size_t from = to_size(dims[d]);
+    if (from >= stored.dims.size()) continue;
     spec.dims[d] = stored.dims[from];
     taken[from] = true;
   }
   for (size_t d = 0; d < stored.dims.size(); ++d) {
     if (taken[d] || stored.dims[d].empty()) continue;
-    if (!is_for_storage(stored.dims[d])) return std::nullopt;
+    if (!std::ranges::all_of(stored.dims[d], is_gathered_axis)) {
+      return std::nullopt;
+    }
     AxisNames& front = spec.dims.front();
     front.insert(front.end(), stored.dims[d].begin(), stored.dims[d].end());
   }
@@ -176,7 +179,7 @@ std::optional<PartitionSpec> spec_of(const Mesh& mesh,
 Int128 numbers_in_use(const Mesh& mesh, const Placement& placement) {
   int64_t shards = 1;
   for (AxisNames axes : placement.spec.dims) {
-    erase_if(axes, [](const auto& axis) { return is_gathered_axis(axis); });
+    erase_if(axes, is_gathered_axis);
     shards *= shard_count(mesh, axes);
   }
   return Int128{placement.type.elements()} / shards;
@@ -209,11 +212,7 @@ std::optional<DequantisedModel> dequantised_model(
   std::vector<bool> used(manifest.size());
   for (size_t i = 0; i < plain.size(); ++i) {
     const std::string name = without_outer_modules(std::string(plain.name(i)));
-    const NamedParameter* found = nullptr;
-    for (const std::string& each : packed_names(name)) {
-      found = find_parameter(names, manifest, each);
-      if (found != nullptr) break;
-    }
+    const NamedParameter* found = find_stored(names, manifest, name);
     if (found == nullptr) {
       return diags
           .error(Code::UnsupportedConfig, {},

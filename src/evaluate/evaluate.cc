@@ -134,7 +134,8 @@ std::optional<Plan> Evaluator::resolved(
   }
   ResolveOptions how = ground_.resolving;
   if (placing.declared) how.declarations = *placing.declared;
-  return resolve(firsts, by->rules.rules, by->matches, mesh, how, known, diags);
+  return resolve(firsts, by->rules.rules, by->matches, mesh, how, diags,
+                 &known);
 }
 
 std::optional<PlacedGroups> Evaluator::place(const Placing& placing,

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "activations/segments.h"
+#include "base/checked.h"
 #include "base/text.h"
 #include "base/words.h"
 #include "cost/inference_pass.h"
@@ -31,22 +32,21 @@ std::string first_error(const Diagnostics& diags) {
 class PartitionedPass {
  public:
   // Failures of partition() leave their reason in `why`.
-  PartitionedPass(const InferenceQuestion& of, const Diagnostics& like,
+  PartitionedPass(const InferenceQuestion& of, const Plan& plan,
+                  const RuleSet* rules, const Diagnostics& like,
                   std::string& why)
-      : of_(of), found_(like.fresh()), why_(why) {}
+      : of_(of),
+        found_(like.fresh()),
+        why_(why),
+        steps_(of.memory, step(), of.model.manifest, plan, rules),
+        dtype_(step().activation_dtype(of.memory.options.state)),
+        stored_(of.model.manifest, of.card, dtype_,
+                of.memory.options.state.param_dtype) {}
 
-  void open(const Plan& plan, const RuleSet* rules) {
-    const Manifest& manifest = of_.model.manifest;
-    steps_.emplace(of_.memory, step(), manifest, plan, rules);
-    dtype_ = step().activation_dtype(of_.memory.options.state);
-    stored_.emplace(manifest, of_.card, dtype_,
-                    of_.memory.options.state.param_dtype);
-  }
-
-  Steps& steps() { return *steps_; }
+  const Steps& steps() const { return steps_; }
 
   bool partition(const Steps::Pass& pass) {
-    auto forward = steps_->forward(pass, found_);
+    auto forward = steps_.forward(pass, found_);
     if (!forward) {
       why_ = first_error(found_);
       return false;
@@ -64,11 +64,8 @@ class PartitionedPass {
   }
 
   const Program& program() const { return forward_->program.program; }
-  const ProgramView& view() const { return view_; }
   Precision precision() const { return precision_in(dtype_); }
   double element_bytes() const { return bits_of(dtype_) / 8; }
-  const std::vector<double>& counts() const { return counts_; }
-  const std::vector<std::string>& labels() const { return labels_; }
   // Returns the model with its weights as matmuls read them, before experts are
   // stacked.
   const Model& computed() const {
@@ -92,22 +89,36 @@ class PartitionedPass {
                                  ? (*forward_->stored)[computed_at]
                                  : computed_at;
     return Found{type, computed_at, one.shape.size() != type.shape.size(),
-                 stored_->of(stored_at, one.elements())};
+                 stored_.of(stored_at, one.elements())};
   }
 
-  // Sets the sizes of caches that are not per-head keys and values.
-  void add_cache(InferencePass& pass) const {
+  // Returns a pass over these tokens, without the uses of weights, and with the
+  // sizes of caches that are not per-head keys and values.
+  InferencePass pass_over(const RunTokens& run, DType cached) const {
+    InferencePass pass = {view_, of_.card};
+    pass.precision = precision();
+    pass.element_bytes = element_bytes();
+    pass.run = run;
+    pass.kv_bits = bits_of(cached);
     const auto layers = kv_layers(of_.model.manifest.facts);
-    if (!layers) return;
+    if (!layers) return pass;
     for (const KvLayer& layer : *layers) {
       if (layer.latent > 0) pass.latent = static_cast<double>(layer.latent);
-      if (!is_recurrent(layer)) continue;
+      if (!layer.recurrent) continue;
       const auto numbers = static_cast<double>(layer.heads * layer.width);
       const double bytes = static_cast<double>(
           byte_count(1, layer.dtype.value_or(of_.kv.dtype)).value_or(2));
       // A layer may store several parts; the largest one is the state proper.
       pass.state_bytes = std::max(pass.state_bytes, numbers * bytes);
     }
+    return pass;
+  }
+  // Returns how often each segment runs on these devices, for its time.
+  InferenceTimeInput timed(const Program& devices) const {
+    InferenceTimeInput input = {{devices, of_.card, precision()}};
+    input.counts = counts_;
+    input.labels = labels_;
+    return input;
   }
 
   // Returns the bytes that one stage sends to the next for this many tokens.
@@ -139,19 +150,19 @@ class PartitionedPass {
     if (!forward_->program.cycle || !first) return;
     for (int64_t layer = 0; layer < forward_->layers; ++layer) {
       const auto own = layer_for(*forward_->program.cycle, layer);
-      counts_[*first + static_cast<size_t>(own)] += 1;
+      counts_[*first + to_size(own)] += 1;
     }
   }
 
   const InferenceQuestion& of_;
   Diagnostics found_;  // problems here are not part of the report
   std::string& why_;
-  std::optional<Steps> steps_;
+  Steps steps_;
+  DType dtype_;  // of activations
+  StoredWeights stored_;
   std::optional<Steps::Forward> forward_;
-  std::optional<StoredWeights> stored_;
   std::unordered_map<std::string, size_t> number_of_;
   ProgramView view_;
-  DType dtype_ = DType::BF16;  // of activations
   std::vector<double> counts_;
   std::vector<std::string> labels_;
 };
@@ -190,9 +201,7 @@ class EngineCuts {
 
   WeightUse of(const PartitionedPass::Found& found,
                const std::string& parameter) const {
-    WeightUse use;
-    use.bits = found.stored.bits;
-    use.precision = found.stored.precision;
+    WeightUse use = {found.stored.bits, found.stored.precision};
     const Folding& folding = *served_->folding;
     const uint32_t number = folding.class_of[found.computed];
     const ParameterClass& c = folding.classes[number];
@@ -200,7 +209,9 @@ class EngineCuts {
     const bool expert = is_expert_name(name);
     const Shape& shape = computed_.manifest.type(found.computed).shape;
     if (found.stacked) use.cuts.push_back(cut_of_experts());
-    if (is_token_embedding(parameter) && serving_.mesh.dp_attention &&
+    // SGLang's data-parallel attention replicates vocabulary tables other than
+    // the head on every rank.
+    if (contains(parameter, "embed") && serving_.mesh.dp_attention &&
         serving_.mesh.dp > 1) {
       return use;
     }
@@ -259,11 +270,6 @@ class EngineCuts {
         return;
     }
   }
-  // Returns whether this is a vocabulary table other than the head, which
-  // SGLang's data-parallel attention replicates on every rank.
-  static bool is_token_embedding(const std::string& parameter) {
-    return parameter.find("embed") != std::string::npos;
-  }
 
   const Serving& serving_;
   std::optional<ServedWeights> served_;
@@ -273,13 +279,6 @@ class EngineCuts {
 // Tokens in the program that is partitioned once and priced for any token
 // count.
 constexpr int64_t kProgramTokens = 16;
-
-// Places every parameter unsharded on one device.
-std::optional<Plan> whole_plan(const Manifest& manifest, const RuleSet& rules,
-                               Diagnostics& diags) {
-  ResolveOptions how;
-  return resolve(manifest, rules, Mesh({{"tp", 1}}), how, diags);
-}
 
 class EngineTimer {
  public:
@@ -294,26 +293,19 @@ class EngineTimer {
         places_(of.card, devices_, nullptr) {}
 
   std::optional<StageTimes> pass(const RunTokens& run) {
-    InferencePass pass = {model_.view(), of_.card};
-    pass.precision = model_.precision();
-    pass.element_bytes = model_.element_bytes();
+    InferencePass pass = model_.pass_over(run, serving_.kv_dtype);
     pass.program_tokens = static_cast<double>(kProgramTokens);
-    pass.run = run;
     pass.weight = [&](const std::string& name) {
       const auto found = model_.find(name);
       return found ? cuts_.of(*found, name) : WeightUse();
     };
-    pass.kv_bits = bits_of(serving_.kv_dtype);
-    model_.add_cache(pass);
     if (cuts_.shares_experts()) {
       pass.expert_groups = static_cast<double>(serving_.mesh.dp);
       pass.expert_axes = cuts_.axes(true);
     }
     const auto segments = price_inference(pass, why_);
     if (segments.empty()) return std::nullopt;
-    InferenceTimeInput input = {{devices_, of_.card, model_.precision()}};
-    input.counts = model_.counts();
-    input.labels = model_.labels();
+    InferenceTimeInput input = model_.timed(devices_);
     input.launches = of_.eager() ? Launches::Each : Launches::Hidden;
     input.sums_in_kernels = true;
     const double overhead = serving_.engine->pass_overhead;
@@ -359,9 +351,8 @@ void schedule(EngineTimer& timer, const Serving& serving,
   const auto groups = static_cast<double>(serving.mesh.dp);
   const auto input = static_cast<double>(workload.input);
   const auto output = static_cast<double>(workload.output);
-  RunTokens decoding;
-  decoding.decoding = running;
-  decoding.context = input + output / 2;
+  const RunTokens decoding = {.decoding = running,
+                              .context = input + output / 2};
   const auto decode = timer.pass(decoding);
   if (!decode) return;
   // The prompt tokens of other requests that arrive per generated token of a
@@ -392,10 +383,9 @@ void schedule(EngineTimer& timer, const Serving& serving,
   // The first token waits for the passes of its own prompt and of the prompts
   // ahead of it.
   const double chunks = std::ceil(input / room);
-  RunTokens alone;
-  alone.prompts = 1;
-  alone.length = input / chunks;
-  alone.before = (input - alone.length) / 2;
+  const double length = input / chunks;
+  const RunTokens alone = {
+      .prompts = 1, .length = length, .before = (input - length) / 2};
   const auto prefill = timer.pass(alone);
   if (!prefill) return;
   RunTokens beside = alone;
@@ -430,28 +420,18 @@ std::optional<StepTime> time_on_plan(const InferenceQuestion& of,
                                      PartitionedPass& model,
                                      const Steps::Pass& pass, double stages,
                                      const RunTokens& run, std::string& why) {
-  InferencePass priced = {model.view(), of.card};
-  priced.precision = model.precision();
-  priced.element_bytes = model.element_bytes();
+  InferencePass priced = model.pass_over(run, of.kv.dtype);
   priced.program_sequences = static_cast<double>(pass.sequences);
   priced.program_tokens =
       static_cast<double>(pass.sequences) * static_cast<double>(pass.tokens);
-  priced.run = run;
   priced.weight = [&](const std::string& name) {
-    WeightUse use;
     const auto found = model.find(name);
-    if (!found) return use;
-    use.bits = found->stored.bits;
-    use.precision = found->stored.precision;
-    return use;
+    return found ? WeightUse{found->stored.bits, found->stored.precision}
+                 : WeightUse();
   };
-  priced.kv_bits = bits_of(of.kv.dtype);
-  model.add_cache(priced);
   const auto segments = price_inference(priced, why);
   if (segments.empty()) return std::nullopt;
-  InferenceTimeInput input = {{model.program(), of.card, model.precision()}};
-  input.counts = model.counts();
-  input.labels = model.labels();
+  InferenceTimeInput input = model.timed(model.program());
   input.renames_axes = true;
   input.launches = of.eager() ? Launches::Each : Launches::Unknown;
   if (stages > 1) {
@@ -463,38 +443,28 @@ std::optional<StepTime> time_on_plan(const InferenceQuestion& of,
   LinkPlaces places(of.card, model.program(), nullptr);
   const auto times = inference_times(input, segments, places, why);
   if (!times) return std::nullopt;
-  const KvRequest& asked = of.kv;
-  input.tokens = asked.batch * (asked.prefill ? asked.seq : 1);
+  input.tokens = of.kv.batch * (of.kv.prefill ? of.kv.seq : 1);
   return composed_time(input, {}, *times, places);
-}
-
-// Returns why a model's passes are not those of a single decoder; "" if they
-// are.
-std::string unlike_decoder(const Model& model) {
-  const auto layers = kv_layers(model.manifest.facts);
-  if (layers && std::ranges::any_of(*layers, [](const KvLayer& layer) {
-        return layer.source != 0;
-      })) {
-    return "a decoder with cross-attention is not modelled";
-  }
-  return "";
 }
 
 }  // namespace
 
 InferencePasses inference_passes(const Model& model, const Diagnostics& like) {
   InferencePasses passes;
-  passes.untimed = unlike_decoder(model);
-  if (!passes.untimed.empty()) return passes;
+  const auto layers = kv_layers(model.manifest.facts);
+  if (layers && std::ranges::any_of(*layers, [](const KvLayer& layer) {
+        return layer.source != 0;
+      })) {
+    passes.untimed = "a decoder with cross-attention is not modelled";
+    return passes;
+  }
   Diagnostics found = like.fresh();  // problems here are not part of the report
   const TrainedParameters none(model.manifest.size(), false);
   passes.step = step_model(model, none, found);
   if (!passes.step) {
     passes.untimed = first_error(found);
   } else if (passes.step->runnable == nullptr) {
-    passes.untimed =
-        "the forward pass is unknown, and weight shapes do not say what is "
-        "computed";
+    passes.untimed = std::string(kPassUntimed);
   }
   return passes;
 }
@@ -509,9 +479,8 @@ InferenceTimes plan_inference(const InferenceQuestion& question,
       workload_text(static_cast<double>(asked.batch), asked.seq, decodes);
   answer.untimed = question.passes.untimed;
   if (!answer.untimed.empty()) return answer;
-  PartitionedPass model(question, like, answer.untimed);
-  model.open(plan, rules);
-  Steps& steps = model.steps();
+  PartitionedPass model(question, plan, rules, like, answer.untimed);
+  const Steps& steps = model.steps();
   if (decodes && !steps.axes().sequence.empty()) {
     answer.untimed = "attention over tokens sharded over " +
                      text_of(steps.axes().sequence) +
@@ -545,18 +514,14 @@ InferenceTimes engine_inference(const InferenceQuestion& question,
   InferenceTimes answer;
   if (!serving.uncounted.empty()) {
     answer.untimed = serving.uncounted + " is not counted";
-    return answer;
-  }
-  if (!serving.draft.empty()) {
+  } else if (!serving.draft.empty()) {
     answer.untimed =
         "the acceptance rate of draft tokens is not known in advance";
-    return answer;
-  }
-  if (!serving.problems.empty()) {
+  } else if (!serving.problems.empty()) {
     answer.untimed = "the engine does not start";
-    return answer;
+  } else {
+    answer.untimed = question.passes.untimed;
   }
-  answer.untimed = question.passes.untimed;
   if (!answer.untimed.empty()) return answer;
   const auto& workload = question.memory.serving->workload;
   const int64_t asked = workload ? workload->concurrency : serving.batch;
@@ -566,23 +531,19 @@ InferenceTimes engine_inference(const InferenceQuestion& question,
     answer.untimed = "the cache cannot hold one sequence";
     return answer;
   }
-  PartitionedPass model(question, like, answer.untimed);
-  RuleSet whole;
-  Rule everything;
-  everything.pattern = ".*";
-  whole.rules.push_back(everything);
+  RuleSet whole;  // places every parameter unsharded, on one device
+  whole.rules.emplace_back().pattern = ".*";
   Diagnostics quiet = like.fresh();
-  const auto plan = whole_plan(question.model.manifest, whole, quiet);
+  const auto plan = resolve(question.model.manifest, whole, Mesh({{"tp", 1}}),
+                            ResolveOptions(), quiet);
   if (!plan) {
     answer.untimed = "its forward pass cannot be placed";
     return answer;
   }
-  model.open(*plan, &whole);
-  Steps::Pass pass;
+  PartitionedPass model(question, *plan, &whole, like, answer.untimed);
+  Steps::Pass pass = {.sequences = 1, .tokens = kProgramTokens};
   pass.pass.batch = 1;
   pass.pass.length = kProgramTokens;
-  pass.sequences = 1;
-  pass.tokens = kProgramTokens;
   if (!model.partition(pass)) return answer;
   const EngineCuts cuts(serving, model.computed());
   if (!cuts.is_known()) {
@@ -605,9 +566,8 @@ InferenceTimes engine_inference(const InferenceQuestion& question,
     }
     return answer;
   }
-  RunTokens run;
-  run.decoding = running;
-  run.context = static_cast<double>(serving.seq);
+  const RunTokens run = {.decoding = running,
+                         .context = static_cast<double>(serving.seq)};
   const auto times = timer.pass(run);
   if (!times) return answer;
   answer.next_token = timer.composed(*times, all);

@@ -25,6 +25,10 @@ ParameterGroups parameter_groups(const Manifest& manifest,
   // within their layer.
   std::map<std::pair<int64_t, int64_t>, uint32_t> dealt;  // 0: no expert
   std::map<AxisLabels, uint32_t> labels;                  // 0: no labels
+  const auto number_from_1 = [](auto& numbers, const auto& key) {
+    const auto next = static_cast<uint32_t>(numbers.size() + 1);
+    return numbers.try_emplace(key, next).first->second;
+  };
   // Most classes form a single group, so remember the latest one.
   struct Latest {
     uint32_t set = 0;
@@ -38,19 +42,12 @@ ParameterGroups parameter_groups(const Manifest& manifest,
   for (size_t i = 0; i < manifest.size(); ++i) {
     const uint32_t set = found.of[i];
     const AxisLabels* const axes = manifest.axes(i);
-    uint32_t label = 0;
-    if (axes != nullptr) {
-      label =
-          labels.try_emplace(*axes, static_cast<uint32_t>(labels.size() + 1))
-              .first->second;
-    }
+    const uint32_t label = axes != nullptr ? number_from_1(labels, *axes) : 0;
     uint32_t expert = 0;
     if (!experts.empty() && experts[i].expert >= 0) {
       const ExpertTensor& of = experts[i];
-      expert = dealt
-                   .try_emplace({of.experts, of.alike ? -1 : of.expert},
-                                static_cast<uint32_t>(dealt.size() + 1))
-                   .first->second;
+      expert = number_from_1(
+          dealt, std::pair(of.experts, of.alike ? int64_t{-1} : of.expert));
     }
     const uint32_t number = folding.class_of[i];
     Latest& last = latest[number];
@@ -126,9 +123,7 @@ std::optional<FoundByName> find_new(const ParameterGroups& groups,
     asked[folded] = true;
     ++work;
     matcher->find(groups.firsts.name(g), found);
-    for (const int rule : found) {
-      result[folded].push_back(numbers[static_cast<size_t>(rule)]);
-    }
+    for (const int rule : found) result[folded].push_back(nth(numbers, rule));
   }
   return result;
 }
@@ -143,7 +138,7 @@ std::optional<Matches> match_groups(const ParameterGroups& groups,
   std::vector<int> now(rules_before, -1);  // old to new numbers
   for (size_t i = 0; i < change.origin.size(); ++i) {
     if (change.origin[i] < 0) continue;
-    now[static_cast<size_t>(change.origin[i])] = static_cast<int>(i);
+    nth(now, change.origin[i]) = static_cast<int>(i);
   }
   FoundSets found;
   std::vector<int64_t> counts;
@@ -151,9 +146,7 @@ std::optional<Matches> match_groups(const ParameterGroups& groups,
     std::vector<int>& set = found.sets.emplace_back();
     if (!added->empty()) set = (*added)[members.folded];
     for (const int rule : groups.sets[members.set]) {
-      if (now[static_cast<size_t>(rule)] >= 0) {
-        set.push_back(now[static_cast<size_t>(rule)]);
-      }
+      if (nth(now, rule) >= 0) set.push_back(nth(now, rule));
     }
     std::ranges::sort(set);
     work += std::ssize(set);
@@ -175,7 +168,7 @@ std::optional<Manifest> padded(const Manifest& manifest,
   for (size_t i = 0; i < manifest.size(); ++i) {
     TensorType type = manifest.type(i);
     if (next < padding.parameters.size() && padding.parameters[next] == i) {
-      type.shape[static_cast<size_t>(padding.dim)] = padding.size;
+      nth(type.shape, padding.dim) = padding.size;
       ++next;
     }
     if (!result.add(manifest.name(i), type, manifest.where(i))) {

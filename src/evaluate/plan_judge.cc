@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "base/checked.h"
 #include "base/text.h"
 #include "base/words.h"
 #include "evaluate/evaluate.h"
@@ -99,34 +100,30 @@ bool has_alike_experts(const Manifest& manifest, const Plan& plan,
 bool place_state(const Asked& asked, const Plan& plan, HeldInput& held,
                  Diagnostics& diags) {
   const AskedMemory& memory = asked.memory;
-  if (!memory.state_rules) {
-    if (!frozen_of(asked.model.manifest, memory.trained).empty() ||
-        !memory.group_of.empty()) {
-      held.state_specs = std::make_unique<StateSpecs>(
-          kinds_by_training(plan, memory.trained, memory.group_of));
-      held.options.state_specs = held.state_specs.get();
-      return has_alike_experts(asked.model.manifest, plan, *held.state_specs,
-                               diags);
+  const Manifest& manifest = asked.model.manifest;
+  std::optional<StateSpecs> specs;
+  if (memory.state_rules) {
+    const StateRules& by = *memory.state_rules;
+    ResolveOptions how = by.resolving;
+    how.on_indivisible = plan.on_indivisible;
+    specs = resolve_state_rules(manifest, plan, held.options.state, by.rules,
+                                how, memory.trained, memory.group_of, diags);
+    // Reports findings about state rules like findings about parameter rules.
+    if (!specs ||
+        !judge_plan(Model(specs->leaves), &by.rules, specs->plan, by.linting,
+                    std::array{Needs::Names, Needs::Specs}, diags)) {
+      return false;
     }
+    for (const SourcePtr& source : by.rules.sources) diags.add_source(source);
+  } else if (!frozen_of(manifest, memory.trained).empty() ||
+             !memory.group_of.empty()) {
+    specs = kinds_by_training(plan, memory.trained, memory.group_of);
+  } else {
     return true;
   }
-  const StateRules& by = *memory.state_rules;
-  ResolveOptions how = by.resolving;
-  how.on_indivisible = plan.on_indivisible;
-  auto specs = resolve_state_rules(asked.model.manifest, plan,
-                                   held.options.state, by.rules, how,
-                                   memory.trained, memory.group_of, diags);
-  // Reports findings about state rules like findings about parameter rules.
-  if (!specs ||
-      !judge_plan(Model(specs->leaves), &by.rules, specs->plan, by.linting,
-                  std::array{Needs::Names, Needs::Specs}, diags)) {
-    return false;
-  }
-  for (const SourcePtr& source : by.rules.sources) diags.add_source(source);
   held.state_specs = std::make_unique<StateSpecs>(*std::move(specs));
   held.options.state_specs = held.state_specs.get();
-  return has_alike_experts(asked.model.manifest, plan, *held.state_specs,
-                           diags);
+  return has_alike_experts(manifest, plan, *held.state_specs, diags);
 }
 
 // Returns the bytes of cache that exactly fill the fullest device.
@@ -141,7 +138,7 @@ int64_t room_for_cache(const BudgetOptions& options, const Budget& budget) {
   int64_t others = budget.classes.front().total;
   for (const Category category : {Category::KvCache, Category::RecurrentState,
                                   Category::Fragmentation, Category::Reserve}) {
-    others -= bytes.at(static_cast<size_t>(category));
+    others -= nth(bytes, category);
   }
   if (usable < 0) return -1;
   return static_cast<int64_t>(usable * kMillion / (kMillion + lost)) - others;
@@ -477,9 +474,10 @@ std::optional<WorkloadHeadroom> PlanJudge::headroom(const Candidate& candidate,
     const auto layers = kv_layers(asked_.model.manifest.facts);
     if (!layers) return WorkloadHeadroom();
     const int64_t room = room_for_cache(how, budget);
-    return WorkloadHeadroom{
-        largest_batch(*layers, how.kv_sharding, *how.kv, room),
-        longest_context(*layers, how.kv_sharding, *how.kv, room)};
+    return WorkloadHeadroom{largest_that_fits(&KvRequest::batch, *layers,
+                                              how.kv_sharding, *how.kv, room),
+                            largest_that_fits(&KvRequest::seq, *layers,
+                                              how.kv_sharding, *how.kv, room)};
   }
   // The fullest stage may change as the cache grows.
   const auto largest = [&](int64_t Workload::*count) {

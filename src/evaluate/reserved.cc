@@ -2,7 +2,6 @@
 #include "evaluate/reserved.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "base/checked.h"
@@ -40,14 +39,12 @@ class Rows {
  public:
   void add(std::string category, std::string title,
            const std::array<Int128, kSavingModes>& bytes, std::string source) {
-    ReservedRow row{std::move(category), std::move(title), {}, {}};
-    row.source = std::move(source);
+    ReservedRow row{
+        std::move(category), std::move(title), {}, std::move(source)};
     for (size_t k = 0; k < kSavingModes; ++k) {
       const Int128 total = made_.total[k] + bytes.at(k);
-      if (total > std::numeric_limits<int64_t>::max()) {
-        fits_ = false;
-        return;
-      }
+      fits_ = fits_ && total <= INT64_MAX;
+      if (!fits_) return;
       row.bytes[k] = static_cast<int64_t>(bytes.at(k));
       made_.total[k] = static_cast<int64_t>(total);
     }

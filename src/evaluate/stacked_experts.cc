@@ -123,25 +123,22 @@ std::optional<Plan> stacked_plan(const StackedExperts& stacked,
                       static_cast<uint32_t>(result.placements.size()));
     result.placement_of.push_back(at->second);
     if (!is_new) continue;
-    Placement placement = plan.placements[number];
-    if (experts > 0) {
-      Placement whole;
-      whole.type = placement.type;
-      whole.type.shape.insert(whole.type.shape.begin(), experts);
-      whole.spec = placement.spec;
-      AxisNames over;
-      if (placement.dealt) over.push_back(placement.dealt->axis);
-      whole.spec.dims.resize(placement.type.shape.size());
-      whole.spec.dims.insert(whole.spec.dims.begin(), std::move(over));
-      whole.rule = placement.rule;
-      for (StoredDim dim : placement.stored_dims) {
-        ++dim.dim;
-        whole.stored_dims.push_back(std::move(dim));
-      }
-      measure(whole, plan.mesh, plan.on_indivisible);
-      placement = std::move(whole);
+    const Placement& part = plan.placements[number];
+    if (experts == 0) {
+      result.placements.push_back(part);
+      continue;
     }
-    result.placements.push_back(std::move(placement));
+    Placement& whole = result.placements.emplace_back();
+    whole.type = part.type;
+    whole.type.shape.insert(whole.type.shape.begin(), experts);
+    whole.spec = part.spec;
+    whole.spec.dims.resize(part.type.shape.size());
+    whole.spec.dims.emplace(whole.spec.dims.begin());
+    if (part.dealt) whole.spec.dims.front().push_back(part.dealt->axis);
+    whole.rule = part.rule;
+    whole.stored_dims = part.stored_dims;
+    for (StoredDim& dim : whole.stored_dims) ++dim.dim;
+    measure(whole, plan.mesh, plan.on_indivisible);
   }
   return result;
 }

@@ -18,20 +18,12 @@
 #include "evaluate/stored_weights.h"
 #include "evaluate/torch_class.h"
 #include "model/forward/parameter_names.h"
-#include "model/quantised_weight.h"
+#include "model/quant_scales.h"
 #include "model/units.h"
 #include "sim/activations.h"
 
 namespace shardplan {
 namespace {
-
-int64_t size_of(const Mesh& mesh, const AxisNames& axes) {
-  int64_t size = 1;
-  for (const Axis& axis : mesh.axes()) {
-    if (contains(axes, axis.name)) size *= axis.size;
-  }
-  return size;
-}
 
 // Looks `field` up in the rules' axis table, else in the default table.
 AxisNames axes_of_field(const RuleSet& rules, std::string_view field) {
@@ -43,11 +35,13 @@ AxisNames axes_of_field(const RuleSet& rules, std::string_view field) {
   return (*table)[*number]->axes;
 }
 
-// Returns what a saved plan records of its rules: the declared axes, no tables.
-RuleSet rules_of_saved(const Plan& plan) {
-  RuleSet rules;
-  rules.declared_axes = plan.declared_axes;
-  return rules;
+// Returns the rules; for a saved plan, what it records of them: the declared
+// axes, no tables.
+RuleSet rules_of(const Plan& plan, const RuleSet* rules) {
+  if (rules != nullptr) return *rules;
+  RuleSet recorded;
+  recorded.declared_axes = plan.declared_axes;
+  return recorded;
 }
 
 bool is_stage_axis(const AskedMemory& asked, const AxisName& axis) {
@@ -123,8 +117,7 @@ bool has_stack_adapters(const Manifest& manifest) {
 // config asks for one that is not supported. Any other config error also
 // affects shapes.
 bool may_go_by_shapes(const Diagnostics& recognised) {
-  const auto& all = recognised.all();
-  return std::ranges::all_of(all, [](const Diagnostic& each) {
+  return std::ranges::all_of(recognised.all(), [](const Diagnostic& each) {
     return each.severity != Severity::Error ||
            each.code == Code::UnknownFamily ||
            each.code == Code::UnsupportedConfig;
@@ -136,8 +129,8 @@ std::optional<DequantisedModel> dequantised(const Model& of,
                                             const std::vector<bool>& frozen,
                                             Diagnostics& diags) {
   const Manifest& manifest = of.manifest;
-  const auto weight = static_cast<size_t>(quantised_weight(manifest));
   if (manifest.config == nullptr) {
+    const size_t weight = to_size(quantised_weight(manifest));
     return diags
         .error(Code::UnsupportedConfig, manifest.where(weight),
                in_backticks(manifest.name(weight)) +
@@ -149,11 +142,6 @@ std::optional<DequantisedModel> dequantised(const Model& of,
   const Model* const plain = of.unquantised(diags);
   if (plain == nullptr) return std::nullopt;
   return dequantised_model(manifest, plain->manifest, frozen, diags);
-}
-
-bool is_same(const Steps::Pass& a, const Steps::Pass& b) {
-  return a.pass.batch == b.pass.batch && a.pass.length == b.pass.length &&
-         a.pass.target_length == b.pass.target_length;
 }
 
 // Reports why the forward pass is unknown, and why shapes are not enough.
@@ -177,8 +165,7 @@ DType most_stored_dtype(const Manifest& manifest) {
     elements[manifest.type(i).dtype] += manifest.type(i).elements();
   }
   const auto most = std::ranges::max_element(
-      elements,
-      [](const auto& a, const auto& b) { return a.second < b.second; });
+      elements, {}, &decltype(elements)::value_type::second);
   if (most == elements.end()) return DType::F32;
   const DType dtype = most->first;
   const bool known =
@@ -203,42 +190,41 @@ StepOptions StepModel::sized(StepOptions step, const StateOptions& state,
                              const std::optional<std::string>& hardware,
                              bool has_stages) const {
   const FrameworkDef& framework = *step.framework;
+  SegmentOptions& how = step.segments;
   // Bytes per element, which is a whole number for every dtype that computes.
-  step.segments.element_bytes =
-      byte_count(1, activation_dtype(state)).value_or(1);
-  step.segments.adapter_bytes = 0;
+  how.element_bytes = byte_count(1, activation_dtype(state)).value_or(1);
+  how.adapter_bytes = 0;
   for (const auto& [type, is_trained] : adapters) {
     const DType dtype = stored_type(type, state, is_trained).dtype;
-    step.segments.adapter_bytes =
-        std::max(step.segments.adapter_bytes, byte_count(1, dtype).value_or(0));
+    how.adapter_bytes =
+        std::max(how.adapter_bytes, byte_count(1, dtype).value_or(0));
   }
-  step.segments.autocast = state.autocast;
+  how.autocast = state.autocast;
   if (step.drops_out.value_or(false)) {
-    step.segments.dropout = {.embeddings = true,
-                             .attention = true,
-                             .mlp = true,
-                             .scores = true,
-                             .adapters = true};
+    how.dropout = {.embeddings = true,
+                   .attention = true,
+                   .mlp = true,
+                   .scores = true,
+                   .adapters = true};
   }
-  step.segments.loss = framework.loss;
-  step.segments.softmax_in_place = framework.softmax_in_place;
-  step.segments.native_kernels = framework.native_kernels;
-  step.segments.silu_steps = framework.silu_steps;
-  step.segments.gelu_steps = framework.gelu_steps;
-  step.segments.repeats_heads = framework.repeats_heads;
-  step.segments.weighs_in_experts = framework.weighs_in_experts;
+  how.loss = framework.loss;
+  how.softmax_in_place = framework.softmax_in_place;
+  how.native_kernels = framework.native_kernels;
+  how.silu_steps = framework.silu_steps;
+  how.gelu_steps = framework.gelu_steps;
+  how.repeats_heads = framework.repeats_heads;
+  how.weighs_in_experts = framework.weighs_in_experts;
   // A request without hardware means an accelerator.
   const bool is_cpu = hardware == "cpu";  // rules/hardware/cpu.yaml
   if (framework.widens_on_cpu && is_cpu) {
-    step.segments.in_float32 = {framework.is_known(), true, true};
+    how.in_float32 = {framework.is_known(), true, true};
   }
   // Shapes do not show what autocast leaves in float32.
-  if (state.autocast && runnable == nullptr) step.segments.in_float32[2] = true;
+  if (state.autocast && runnable == nullptr) how.in_float32[2] = true;
   if (step.kernels == Kernels::Any) step.kernels = framework.kernels;
   if (framework.stacks_gradients && step.kernels == Kernels::Eager &&
       runnable != nullptr && !has_stages) {
-    SegmentOptions& how = step.segments;
-    step.segments.is_eager = runs_known_operations(*runnable);
+    how.is_eager = runs_known_operations(*runnable);
     how.norms_read_copies = true;
     how.norms_round_first = true;
     how.kernels_repeat_heads = is_cpu;
@@ -253,9 +239,7 @@ StepOptions StepModel::sized(StepOptions step, const StateOptions& state,
 
 std::vector<bool> frozen_of(const Manifest& manifest,
                             const TrainedParameters& trained) {
-  if (!contains(trained, false)) {
-    return {};
-  }
+  if (!contains(trained, false)) return {};
   std::vector<bool> frozen(trained.size());
   for (size_t i = 0; i < trained.size(); ++i) {
     frozen[i] = !trained[i] || !is_trainable(manifest.type(i).dtype);
@@ -311,7 +295,7 @@ Steps::Steps(const AskedMemory& asked, const StepModel& model,
       model_(model),
       manifest_(manifest),
       plan_(plan),
-      rules_(rules != nullptr ? *rules : rules_of_saved(plan)),
+      rules_(rules_of(plan, rules)),
       axes_(axes_of_workload(asked, rules_, plan.mesh)),
       placed_by_(rules_with(rules_, axes_, asked, plan.mesh)) {
   if (model_.dequantised) {
@@ -326,8 +310,8 @@ Steps::Steps(const AskedMemory& asked, const StepModel& model,
 Steps::Pass Steps::pass_of(const Workload& workload,
                            int64_t microbatches) const {
   Pass result;
-  const int64_t batch = size_of(plan_.mesh, axes_.batch);
-  const int64_t sequence = size_of(plan_.mesh, axes_.sequence);
+  const int64_t batch = shard_count(plan_.mesh, axes_.batch);
+  const int64_t sequence = shard_count(plan_.mesh, axes_.sequence);
   const int64_t all = ceil_div(workload.batch, microbatches);
   result.sequences = ceil_div(all, batch);
   result.tokens = ceil_div(workload.seq, sequence);
@@ -354,7 +338,7 @@ std::vector<DivisionProblem> Steps::refused(const Workload& workload,
   divisions.count(Divided::KvHeads) =
       facts.kv_heads.value_or(facts.heads.value_or(0));
   count_states(manifest_, divisions);
-  divisions.degree(Degree::Data) = size_of(mesh, axes_.batch);
+  divisions.degree(Degree::Data) = shard_count(mesh, axes_.batch);
   divisions.degree(Degree::Microbatches) = step.microbatches;
   for (const Axis& axis : mesh.axes()) {
     if (contains(axes_.batch, axis.name) || is_stage_axis(asked_, axis.name)) {
@@ -382,15 +366,15 @@ std::vector<DivisionProblem> Steps::refused(const Workload& workload,
   return division_problems(divisions, step.framework->name);
 }
 
-std::optional<JudgedStep> Steps::judge(
-    const Workload& workload, const BudgetOptions& how, const Budget& budget,
-    const StepOptions& step, const HardwareProfile* card, Diagnostics& diags) {
-  auto judged = answer(workload, how, budget, step, card, diags);
-  if (!judged) return std::nullopt;
-  judged->fit = fit_of(budget, &judged->bracket);
-  judged->refused =
-      refused(workload, step, budget.stages ? &*budget.stages : nullptr);
-  return judged;
+bool Steps::has_plan(Diagnostics& diags) const {
+  if (!model_.dequantised || dequantised_) return true;
+  diags.add_all(undequantised_);
+  return false;
+}
+
+StepOptions Steps::of_program(StepOptions step) const {
+  step.segments.experts_one_by_one = is_stacked_;
+  return step;
 }
 
 std::optional<StepLayers> Steps::layers_of(const Workload& workload,
@@ -398,15 +382,14 @@ std::optional<StepLayers> Steps::layers_of(const Workload& workload,
                                            Diagnostics& diags) {
   const Pass pass = pass_of(workload, step.microbatches);
   if (!partition(pass, diags)) return std::nullopt;
-  StepOptions of_program = step;
-  of_program.segments.experts_one_by_one = is_stacked_;
-  if (plain_of_ != of_program.segments) {
-    plain_ = segments_of(program_->program, of_program.segments, {});
-    plain_of_ = of_program.segments;
+  const StepOptions own = of_program(step);
+  if (plain_of_ != own.segments) {
+    plain_ = segments_of(program_->program, own.segments, {});
+    plain_of_ = own.segments;
   }
-  if (!has_modules(of_program, diags)) return std::nullopt;
+  if (!has_modules(own, diags)) return std::nullopt;
   std::optional<StepLayers> layers =
-      step_layers(*forward_, *program_, of_program, plain_);
+      step_layers(*forward_, *program_, own, plain_);
   if (is_stacked_) {
     layers->layer_of = of_parts(*model_.stacked, layers->layer_of);
   }
@@ -426,28 +409,20 @@ std::optional<double> Steps::least_seconds(
     const Workload& workload, const BudgetOptions& how, const Budget& budget,
     const StepOptions& step, const SharedWork& shared,
     const HardwareProfile& card, Diagnostics& diags) {
-  if (model_.dequantised && !dequantised_) {
-    diags.add_all(undequantised_);
-    return std::nullopt;
-  }
+  if (!has_plan(diags)) return std::nullopt;
   const auto layers = layers_of(workload, step, diags);
   if (!layers) return std::nullopt;
   const StepInput input = {manifest_, plan_, budget, how, *layers};
-  StepOptions of_program = step;
-  of_program.segments.experts_one_by_one = is_stacked_;
   StepTimeInput bounded = timed(input, workload, card);
   bounded.shared = shared;
   std::string why;
-  return least_pass_seconds(bounded, of_program, why);
+  return least_pass_seconds(bounded, of_program(step), why);
 }
 
-std::optional<JudgedStep> Steps::answer(
+std::optional<JudgedStep> Steps::judge(
     const Workload& workload, const BudgetOptions& how, const Budget& budget,
     const StepOptions& step, const HardwareProfile* card, Diagnostics& diags) {
-  if (model_.dequantised && !dequantised_) {
-    diags.add_all(undequantised_);
-    return std::nullopt;
-  }
+  if (!has_plan(diags)) return std::nullopt;
   std::optional<StepLayers> layers;
   if (model_.runnable != nullptr) {
     layers = layers_of(workload, step, diags);
@@ -468,8 +443,8 @@ std::optional<JudgedStep> Steps::answer(
   std::vector<Int128> saved_dequantised;
   if (dequantised_ && model_.dequantised->saves_dequantised) {
     for (size_t i = 0; i < layers->layer_of.size(); ++i) {
-      const auto layer = static_cast<size_t>(layers->layer_of[i]);
       if (layers->layer_of[i] < 0) continue;
+      const size_t layer = to_size(layers->layer_of[i]);
       if (layer >= saved_dequantised.size())
         saved_dequantised.resize(layer + 1);
       saved_dequantised[layer] +=
@@ -482,7 +457,7 @@ std::optional<JudgedStep> Steps::answer(
   }
   StepInput input = {manifest_, plan_, budget, how, *layers};
   const Pass pass = pass_of(workload, step.microbatches);
-  const int64_t sequence = size_of(plan_.mesh, axes_.sequence);
+  const int64_t sequence = shard_count(plan_.mesh, axes_.sequence);
   input.tokens = Int128{pass.sequences} * (pass.pass.length / sequence);
   input.token_pairs = input.tokens * pass.pass.length;
   if (dequantised_) {
@@ -493,15 +468,14 @@ std::optional<JudgedStep> Steps::answer(
   if (!bracket) return std::nullopt;
   JudgedStep judged;
   judged.bracket = *std::move(bracket);
+  judged.fit = fit_of(budget, &judged.bracket);
+  judged.refused =
+      refused(workload, step, budget.stages ? &*budget.stages : nullptr);
   if (card == nullptr) return judged;
   if (model_.runnable == nullptr) {
-    judged.untimed =
-        "the forward pass is unknown, and weight shapes do not say what is "
-        "computed";
+    judged.untimed = std::string(kPassUntimed);
     return judged;
   }
-  StepOptions of_program = step;
-  of_program.segments.experts_one_by_one = is_stacked_;
   StepTimeInput timed = this->timed(input, workload, *card);
   if (asked_.on_slices) {
     const auto& axes = plan_.mesh.axes();
@@ -514,16 +488,13 @@ std::optional<JudgedStep> Steps::answer(
     }
     timed.slices = &*known->slices;
   }
-  judged.time = step_time(timed, of_program, judged.untimed);
+  judged.time = step_time(timed, of_program(step), judged.untimed);
   return judged;
 }
 
 std::optional<Steps::Forward> Steps::forward(const Pass& pass,
                                              Diagnostics& diags) {
-  if (model_.dequantised && !dequantised_) {
-    diags.add_all(undequantised_);
-    return std::nullopt;
-  }
+  if (!has_plan(diags)) return std::nullopt;
   if (!partition(pass, diags)) return std::nullopt;
   Forward result = {*program_,
                     is_stacked_ ? model_.stacked->manifest : computed(),
@@ -587,22 +558,19 @@ std::shared_ptr<const ForwardGraphs> WrittenPasses::find(
 }
 
 bool Steps::partition(const Pass& pass, Diagnostics& diags) {
-  if (program_ && partitioned_ && is_same(*partitioned_, pass)) {
+  if (program_ && partitioned_ == pass.pass) {
     diags.add_all(found_);
     return true;
   }
   plain_of_.reset();
-  partitioned_ = pass;
+  partitioned_ = pass.pass;
   const size_t before = diags.all().size();
   is_stacked_ = partition_stacked(pass, diags);
   if (!is_stacked_) {
     program_.reset();
     forward_ =
         model_.passes->find(computed(), *model_.runnable, pass.pass, frozen());
-    program_ = partition_layers(
-        *forward_, {computed(), computed_plan(), &placed_by_, asked_.names},
-        [](const Program&, const LayerCycle&) { return true; },
-        EqualLayers::Once, diags);
+    program_ = partitioned(computed(), computed_plan(), diags);
   }
   found_ = {};
   found_.add_sources(diags);
@@ -610,6 +578,15 @@ bool Steps::partition(const Pass& pass, Diagnostics& diags) {
     found_.add(diags.all()[i]);
   }
   return program_.has_value();
+}
+
+std::optional<RepeatedProgram> Steps::partitioned(const Manifest& manifest,
+                                                  const Plan& plan,
+                                                  Diagnostics& diags) const {
+  return partition_layers(
+      *forward_, {manifest, plan, &placed_by_, asked_.names},
+      [](const Program&, const LayerCycle&) { return true; }, EqualLayers::Once,
+      diags);
 }
 
 bool Steps::partition_stacked(const Pass& pass, Diagnostics& diags) {
@@ -621,10 +598,7 @@ bool Steps::partition_stacked(const Pass& pass, Diagnostics& diags) {
   forward_ = model_.passes->find(model.manifest, *model_.runnable, as_stacks,
                                  model.frozen);
   Diagnostics found = diags.fresh();
-  program_ = partition_layers(
-      *forward_, {model.manifest, *stacked_, &placed_by_, asked_.names},
-      [](const Program&, const LayerCycle&) { return true; }, EqualLayers::Once,
-      found);
+  program_ = partitioned(model.manifest, *stacked_, found);
   if (program_) diags.add_all(found);
   return program_.has_value();
 }

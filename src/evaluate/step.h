@@ -56,6 +56,11 @@ class WrittenPasses {
   std::vector<std::shared_ptr<const ForwardGraphs>> latest_;
 };
 
+// Why there is no time without a forward pass.
+inline constexpr std::string_view kPassUntimed =
+    "the forward pass is unknown, and weight shapes do not say what is "
+    "computed";
+
 // The part of a model that its training steps need on any mesh: which
 // parameters are frozen, and which weights matmuls read. Built once for any
 // number of plans. The model must outlive it.
@@ -136,7 +141,7 @@ class Steps {
   const WorkloadAxes& axes() const { return axes_; }
   // The input of one micro-batch's forward pass, on all devices.
   struct Pass {
-    ForwardPass pass;
+    ForwardPass pass = {};
     int64_t sequences = 0;  // of a micro-batch, on the fullest device
     int64_t tokens = 0;     // of each sequence, on the fullest device
   };
@@ -186,10 +191,10 @@ class Steps {
                          const StepOptions& step) const;
 
  private:
-  // Returns the bracket and the time of a step.
-  std::optional<JudgedStep> answer(
-      const Workload& workload, const BudgetOptions& how, const Budget& budget,
-      const StepOptions& step, const HardwareProfile* card, Diagnostics& diags);
+  // Reports why the dequantised weights have no plan, if they need one.
+  bool has_plan(Diagnostics& diags) const;
+  // Returns the options with how the program stores experts.
+  StepOptions of_program(StepOptions step) const;
   // Returns the layers of a step whose forward pass is known.
   std::optional<StepLayers> layers_of(const Workload& workload,
                                       const StepOptions& step,
@@ -199,6 +204,9 @@ class Steps {
   bool has_modules(const StepOptions& step, Diagnostics& diags) const;
   // Reports the same diagnostics for every step with the same pass.
   bool partition(const Pass& pass, Diagnostics& diags);
+  std::optional<RepeatedProgram> partitioned(const Manifest& manifest,
+                                             const Plan& plan,
+                                             Diagnostics& diags) const;
   // Partitions with experts as stacks; false if that is not possible.
   bool partition_stacked(const Pass& pass, Diagnostics& diags);
   // Return the parameters that a forward pass computes with.
@@ -227,8 +235,8 @@ class Steps {
   // Owns the graph that the program refers to.
   std::shared_ptr<const ForwardGraphs> forward_;
   std::optional<RepeatedProgram> program_;
-  std::optional<Pass> partitioned_;  // the pass of `program_`
-  Diagnostics found_;                // diagnostics of partitioning it
+  std::optional<ForwardPass> partitioned_;  // the pass of `program_`
+  Diagnostics found_;                       // diagnostics of partitioning it
   // The program's segments without recompute, and their options.
   std::vector<Segment> plain_;
   std::optional<SegmentOptions> plain_of_;

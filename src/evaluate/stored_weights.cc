@@ -70,7 +70,9 @@ StoredWeight StoredWeights::of(size_t index, Int128 numbers) {
     }
     return stored;
   }
-  const Scaling& scaling = scaling_of(std::string(manifest_.name(index)));
+  if (!found_) find_all();
+  const Scaling& scaling =
+      scalings_[std::string(quantised_module(manifest_.name(index)))];
   const auto elements = static_cast<double>(numbers);
   const double own = static_cast<double>(type.bytes()) * kByteBits / elements;
   stored.bits = own + scaling.bytes * kByteBits / elements;
@@ -97,12 +99,6 @@ bool StoredWeights::has(Precision precision) const {
 
 Precision StoredWeights::computed_in(Precision precision) const {
   return has(precision) ? precision : plain_;
-}
-
-const StoredWeights::Scaling& StoredWeights::scaling_of(
-    const std::string& name) {
-  if (!found_) find_all();
-  return scalings_[std::string(quantised_module(name))];
 }
 
 void StoredWeights::find_all() {

@@ -52,7 +52,6 @@ class StoredWeights {
   };
   bool has(Precision precision) const;
   Precision computed_in(Precision precision) const;
-  const Scaling& scaling_of(const std::string& name);
   void find_all();
 
   const Manifest& manifest_;

@@ -42,74 +42,51 @@ constexpr std::array<std::string_view, 14> kRecurrent = {
     "qwen3_next", "recurrent", "rwkv",  "xlstm"};
 
 // Config keys of dropout rates, by what is dropped: embeddings, the output of
-// attention, the output of an MLP, the output of its activation, attention
-// scores. Other architectures drop at most scores.
+// attention, the output of an MLP, attention scores, the output of the MLP's
+// activation. Other architectures drop at most scores.
+constexpr std::string_view kUsualScores = "attention_dropout";
 struct DropoutKeys {
   std::array<std::string_view, 8> architectures;
-  std::string_view embeddings, attention, mlp, hidden, scores;
+  std::string_view embeddings, attention, mlp;
+  std::string_view scores = kUsualScores;
+  std::string_view hidden = {};
 };
-constexpr std::string_view kUsualScores = "attention_dropout";
 constexpr std::array<DropoutKeys, 15> kDropoutKeys = {
     {{{"gpt2", "gpt_bigcode", "gptj", "codegen"},
       "embd_pdrop",
       "resid_pdrop",
       "resid_pdrop",
-      "",
       "attn_pdrop"},
-     {{"phi"}, "embd_pdrop", "resid_pdrop", "resid_pdrop", "", kUsualScores},
-     {{"phi3", "phimoe"}, "", "resid_pdrop", "resid_pdrop", "", kUsualScores},
-     {{"gpt_neo"},
-      "embed_dropout",
-      "resid_dropout",
-      "resid_dropout",
-      "",
-      kUsualScores},
-     {{"gpt_neox"},
-      "hidden_dropout",
-      "hidden_dropout",
-      "hidden_dropout",
-      "",
-      kUsualScores},
-     {{"bloom", "falcon"},
-      "",
-      "hidden_dropout",
-      "hidden_dropout",
-      "",
-      kUsualScores},
-     {{"stablelm", "persimmon"}, "", "", "hidden_dropout", "", kUsualScores},
+     {{"phi"}, "embd_pdrop", "resid_pdrop", "resid_pdrop"},
+     {{"phi3", "phimoe"}, "", "resid_pdrop", "resid_pdrop"},
+     {{"gpt_neo"}, "embed_dropout", "resid_dropout", "resid_dropout"},
+     {{"gpt_neox"}, "hidden_dropout", "hidden_dropout", "hidden_dropout"},
+     {{"bloom", "falcon"}, "", "hidden_dropout", "hidden_dropout"},
+     {{"stablelm", "persimmon"}, "", "", "hidden_dropout"},
      {{"mpt"},
       "",
       "attn_config.attn_pdrop",
       "attn_config.attn_pdrop",
-      "",
       "attn_config.attn_pdrop"},
-     {{"opt"}, "", "dropout", "dropout", "", kUsualScores},
+     {{"opt"}, "", "dropout", "dropout"},
      {{"bart", "mbart", "mvp", "pegasus", "plbart", "blenderbot",
        "blenderbot_small", "whisper"},
       "dropout",
       "dropout",
       "dropout",
-      "activation_dropout",
-      kUsualScores},
-     {{"distilbert"}, "dropout", "", "dropout", "", kUsualScores},
+      kUsualScores,
+      "activation_dropout"},
+     {{"distilbert"}, "dropout", "", "dropout"},
      {{"bert", "roberta", "data2vec_text", "vit"},
       "hidden_dropout_prob",
       "hidden_dropout_prob",
       "hidden_dropout_prob",
-      "",
       "attention_probs_dropout_prob"},
      {{"starcoder2"},
       "embedding_dropout",
       "residual_dropout",
-      "residual_dropout",
-      "",
-      kUsualScores},
-     {{"seed_oss"},
-      "",
-      "residual_dropout",
-      "residual_dropout",
-      "",
-      kUsualScores},
+      "residual_dropout"},
+     {{"seed_oss"}, "", "residual_dropout", "residual_dropout"},
      {{"t5", "umt5"},
       "dropout_rate",
       "dropout_rate",

@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "base/checked.h"
 #include "base/text.h"
 #include "base/words.h"
 #include "memory/kv_cache.h"
@@ -27,11 +28,6 @@ constexpr std::array<std::string_view, kCategories> kCategoryNames = {
 // More classes of devices than this take seconds; sensible plans have far
 // fewer.
 constexpr int64_t kMaxClasses = int64_t{1} << 20;
-
-size_t index_of(Category category) { return static_cast<size_t>(category); }
-
-// The first four categories are the kinds of state, in the same order.
-size_t index_of(StateKind kind) { return static_cast<size_t>(kind); }
 
 using Totals = std::array<Int128, kCategories>;
 using Counts = std::vector<int64_t>;  // per kind
@@ -53,7 +49,7 @@ class Maker {
 
   std::optional<Budget> make() {
     if (!check_state_options(options_.state, mesh_, diags_) || !check_sizes() ||
-        !check_axes()) {
+        !check_views() || !check_stages()) {
       return std::nullopt;
     }
     held_ = hold_state(plan_, options_.state, options_.state_specs);
@@ -89,8 +85,6 @@ class Maker {
     return true;
   }
 
-  bool check_axes() { return check_views() && check_stages(); }
-
   // Checks that each view that a parameter uses has the pipeline's axis and, if
   // ZeRO is on and its parameters are replicated, at least one of ZeRO's axes.
   bool check_views() {
@@ -115,14 +109,13 @@ class Maker {
       if (options_.state.zero == 0 || !zero_lacks(view)) continue;
       AxisNames free;
       for (const Axis& axis : view.axes) {
-        const bool cuts =
+        const bool is_used =
+            (options_.stages && axis.name == options_.stages->axis) ||
             std::ranges::any_of(plan_.placements, [&](const Placement& p) {
               return contains(axes_in(p.spec), axis.name) ||
                      (p.dealt && p.dealt->axis == axis.name);
             });
-        const bool stages =
-            options_.stages && axis.name == options_.stages->axis;
-        if (axis.size > 1 && !cuts && !stages) free.push_back(axis.name);
+        if (axis.size > 1 && !is_used) free.push_back(axis.name);
       }
       AxisNames wanted = options_.state.zero_axes;
       wanted.insert(wanted.end(), free.begin(), free.end());
@@ -157,9 +150,8 @@ class Maker {
 
   bool check_stages() {
     if (!options_.stages) return true;
-    const AxisNames& zero = options_.state.zero_axes;
     const AxisName& axis = options_.stages->axis;
-    if (!contains(zero, axis)) return true;
+    if (!contains(options_.state.zero_axes, axis)) return true;
     diags_
         .error(Code::Usage, {},
                "axis `" + axis + "` is given to `--stages` and `--zero-axes`")
@@ -172,16 +164,11 @@ class Maker {
     return kind_placement(plan_, options_.state_specs, kind);
   }
 
-  bool names_pipeline(const Placement& placement) const {
-    return options_.stages &&
-           std::ranges::any_of(placement.spec.dims, [&](const AxisNames& axes) {
-             return contains(axes, options_.stages->axis);
-           });
-  }
-
   bool split_stages() {
     for (size_t kind = 0; kind < kinds(); ++kind) {
-      cut_by_axis_.push_back(names_pipeline(placement_of(kind)));
+      cut_by_axis_.push_back(
+          options_.stages &&
+          contains(axes_in(placement_of(kind).spec), options_.stages->axis));
     }
     if (!options_.stages) return true;
     budget_.stages = plan_stages(manifest_, mesh_, groups_, cut_by_axis_,
@@ -195,20 +182,19 @@ class Maker {
 
   bool check_stage_limits() {
     if (!options_.limit || options_.limit->of_stages.empty()) return true;
-    const size_t given = options_.limit->of_stages.size();
-    if (given == stage_count()) return true;
+    const int64_t given = std::ssize(options_.limit->of_stages);
+    const auto stages = static_cast<int64_t>(stage_count());
+    if (given == stages) return true;
     diags_
         .error(Code::Usage, {},
-               "`--memory` is given for " +
-                   plural(static_cast<int64_t>(given), "stage") +
-                   ", but the model has " +
-                   count_text(static_cast<int64_t>(stage_count())))
+               "`--memory` is given for " + plural(given, "stage") +
+                   ", but the model has " + count_text(stages))
         .help("give each stage a size: `--memory 0=SIZE,1=SIZE,..`");
     return false;
   }
 
   size_t stage_count() const {
-    return budget_.stages ? static_cast<size_t>(budget_.stages->stages) : 1;
+    return budget_.stages ? to_size(budget_.stages->stages) : 1;
   }
 
   // Counts the parameters of each kind, per stage and in total.
@@ -224,7 +210,7 @@ class Maker {
           continue;
         }
         for (const int64_t stage : budget_.stages->stages_of[i]) {
-          counts_[static_cast<size_t>(stage)][member.kind] += member.count;
+          nth(counts_, stage)[member.kind] += member.count;
         }
       }
     }
@@ -279,12 +265,9 @@ class Maker {
     for (const KindLeaf& entry : held_.leaves) {
       if (entry.leaf.kind != StateKind::Gradient) continue;
       const PartitionSpec& spec = placement_of(entry.kind).spec;
-      const auto& dims = spec.dims;
       // If ZeRO shards them, no device holds them whole.
       const bool cut = entry.leaf.zero_ranks > 1 || entry.leaf.spec != spec ||
-                       std::ranges::any_of(dims, [&](const AxisNames& axes) {
-                         return std::ranges::any_of(axes, cuts_batch);
-                       });
+                       std::ranges::any_of(axes_in(spec), cuts_batch);
       const Int128 bytes = static_cast<Int128>(all_counts_[entry.kind]) *
                            entry.leaf.bytes_per_device;
       budget_.all_gradients += bytes;
@@ -361,7 +344,7 @@ class Maker {
       }
       const auto states = std::stable_partition(
           own.begin(), own.end(),
-          [](const KvLayer& layer) { return !is_recurrent(layer); });
+          [](const KvLayer& layer) { return !layer.recurrent; });
       if (!count_kept({states, own.end()}, stage, Category::RecurrentState,
                       states_)) {
         return false;
@@ -386,16 +369,16 @@ class Maker {
                   Category category, std::vector<int64_t>& into) {
     const auto bytes =
         kv_bytes_per_device(own, options_.kv_sharding, *options_.kv);
-    const auto totals =
-        kv_totals(own, options_.kv_sharding, *options_.kv,
-                  mesh_.devices() / static_cast<int64_t>(stage_count()));
-    if (!bytes || !totals) {
+    const auto with_replicas = kv_bytes_with_replicas(
+        own, options_.kv_sharding, *options_.kv,
+        mesh_.devices() / static_cast<int64_t>(stage_count()));
+    if (!bytes || !with_replicas) {
       return too_large(category == Category::KvCache
                            ? "the bytes of the KV cache"
                            : "the bytes of recurrent states");
     }
     into[stage] = *bytes;
-    budget_.totals[index_of(category)].with_replicas += totals->with_replicas;
+    nth(budget_.totals, category).with_replicas += *with_replicas;
     return true;
   }
 
@@ -425,28 +408,26 @@ class Maker {
   }
 
   size_t stage_at(const std::vector<int64_t>& coordinates) const {
-    return budget_.stages
-               ? static_cast<size_t>(coordinates[budget_.stages->axis])
-               : 0;
+    return budget_.stages ? to_size(coordinates[budget_.stages->axis]) : 0;
   }
 
   // Adds the categories other than those of sharded state.
   void add_rest(size_t stage, Totals& bytes) const {
     for (const std::vector<StateLeaf>& of_group : counters_) {
       for (const StateLeaf& counter : of_group) {
-        bytes[index_of(Category::OptimizerState)] += counter.bytes_per_device;
+        nth(bytes, Category::OptimizerState) += counter.bytes_per_device;
       }
     }
-    bytes[index_of(Category::GatheredLayer)] = gathered_[stage];
-    bytes[index_of(Category::KvCache)] = cache_[stage];
-    bytes[index_of(Category::RecurrentState)] = states_[stage];
+    nth(bytes, Category::GatheredLayer) = gathered_[stage];
+    nth(bytes, Category::KvCache) = cache_[stage];
+    nth(bytes, Category::RecurrentState) = states_[stage];
     constexpr int64_t kMillion = 1'000'000;
     const Int128 lost = std::llround(options_.fragmentation * kMillion);
-    bytes[index_of(Category::Fragmentation)] =
+    nth(bytes, Category::Fragmentation) =
         (sum_of_leaves(on_device(bytes)) * lost + kMillion - 1) / kMillion;
-    bytes[index_of(Category::Reserve)] = options_.reserve;
+    nth(bytes, Category::Reserve) = options_.reserve;
     if (options_.limit && !options_.limit->of_stages.empty()) {
-      bytes[index_of(Category::Reserve)] +=
+      nth(bytes, Category::Reserve) +=
           options_.limit->usable - options_.limit->of_stages[stage];
     }
   }
@@ -471,14 +452,6 @@ class Maker {
       if (is_on_host(i)) totals[i] = 0;
     }
     return totals;
-  }
-
-  // Returns the bytes on the device and on the host together.
-  static CategoryBytes all_bytes(const BudgetClass& of) {
-    CategoryBytes all{};
-    for (size_t i = 0; i < kCategories; ++i)
-      all[i] = of.bytes[i] + of.on_host[i];
-    return all;
   }
 
   bool sum_classes() {
@@ -533,8 +506,7 @@ class Maker {
   std::string class_label(const std::map<int64_t, int64_t>& stages) const {
     const int64_t first = stages.begin()->first;
     const int64_t last = stages.rbegin()->first;
-    const auto number = static_cast<size_t>(first);
-    if (first == last) return budget_.stage_labels[number];
+    if (first == last) return nth(budget_.stage_labels, first);
     std::string text = "stages ";
     if (last - first + 1 == std::ssize(stages)) {
       text += std::to_string(first) + "-" + std::to_string(last);
@@ -543,7 +515,7 @@ class Maker {
         text += (stage == first ? "" : ", ") + std::to_string(stage);
       }
     }
-    const auto [begin, end] = budget_.stages->ranges[number];
+    const auto [begin, end] = nth(budget_.stages->ranges, first);
     return text + ": " + std::to_string(end - begin) +
            (end - begin == 1 ? " layer each" : " layers each");
   }
@@ -565,8 +537,12 @@ class Maker {
     for (size_t sum = 0; sum < by_class_.of_sum.size(); ++sum) {
       budget_.leaves[sum].padding += by_class_.of_sum[sum];
     }
-    const std::vector<int64_t>& fullest =
-        first_of_.at(all_bytes(budget_.classes.front()));
+    CategoryBytes bytes_of_fullest{};
+    for (size_t i = 0; i < kCategories; ++i) {
+      bytes_of_fullest[i] =
+          budget_.classes.front().held(static_cast<Category>(i));
+    }
+    const std::vector<int64_t>& fullest = first_of_.at(bytes_of_fullest);
     const size_t stage = stage_at(fullest);
     visit_held(held_, mesh_, options_.state, counts_[stage], fullest,
                [&](size_t sum, StateKind, Int128 bytes) {
@@ -585,23 +561,23 @@ class Maker {
       }
       const Int128 copies = bytes * copies_of(entry);
       sum.padding -= copies;
-      budget_.totals[index_of(entry.leaf.kind)].with_replicas += copies;
+      // The first four categories are the kinds of state, in the same order.
+      nth(budget_.totals, entry.leaf.kind).with_replicas += copies;
     }
   }
 
   void finish_totals() {
     for (size_t group = 0; group < counters_.size(); ++group) {
       for (const StateLeaf& counter : counters_[group]) {
-        LeafSum sum;
-        sum.kind = counter.kind;
-        sum.role = counter.role;
-        sum.dtype = counter.type.dtype;
-        sum.group = group;
-        sum.tensors = 1;
-        sum.logical = counter.bytes_per_device;
-        sum.bytes_per_device = counter.bytes_per_device;
-        budget_.leaves.push_back(sum);
-        budget_.totals[index_of(Category::OptimizerState)].with_replicas +=
+        budget_.leaves.push_back(
+            {.kind = counter.kind,
+             .role = counter.role,
+             .dtype = counter.type.dtype,
+             .group = group,
+             .tensors = 1,
+             .logical = counter.bytes_per_device,
+             .bytes_per_device = counter.bytes_per_device});
+        nth(budget_.totals, Category::OptimizerState).with_replicas +=
             static_cast<Int128>(counter.bytes_per_device) * mesh_.devices();
       }
     }
@@ -612,8 +588,8 @@ class Maker {
         });
     for (size_t i = 0; i < kCategories; ++i) {
       CategoryTotal& total = budget_.totals[i];
-      const bool is_data = i <= index_of(Category::OptimizerState) ||
-                           i == index_of(Category::KvCache);
+      const bool is_data = i <= to_size(Category::OptimizerState) ||
+                           i == to_size(Category::KvCache);
       if (!is_data) total.with_replicas = total.on_devices;
       total.padding = total.on_devices - total.with_replicas;
     }
@@ -656,7 +632,7 @@ std::string stage_limits_text(const DeviceLimit& limit) {
 }
 
 std::string_view category_name(Category category) {
-  return kCategoryNames.at(static_cast<size_t>(category));
+  return nth(kCategoryNames, category);
 }
 
 std::string_view category_title(Category category) {
@@ -664,7 +640,7 @@ std::string_view category_title(Category category) {
       "parameters",      "gradients",      "master weights",
       "optimizer state", "gathered layer", "KV cache",
       "recurrent state", "fragmentation",  "reserve"};
-  return kTitles.at(static_cast<size_t>(category));
+  return nth(kTitles, category);
 }
 
 std::optional<Budget> make_budget(const Manifest& manifest, const Plan& plan,

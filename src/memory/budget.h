@@ -91,7 +91,7 @@ struct BudgetClass {
 
   // Returns the bytes on the device and on the host.
   int64_t held(Category category) const {
-    const auto i = static_cast<size_t>(category);
+    const auto i = to_size(category);
     return bytes[i] + on_host[i];
   }
 };

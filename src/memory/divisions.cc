@@ -46,9 +46,9 @@ struct DivisionRule {
   std::string_view source;
   // The rule applies only if this degree exceeds 1; no value: always.
   std::optional<Degree> with = std::nullopt;
-  int64_t factor = 1;         // multiplies the product
   Enough enough = nullptr;    // null: never
   std::string_view but = {};  // a framework to which it does not apply
+  int64_t factor = 1;         // multiplies the product
 };
 
 // The code in which frameworks refuse a count that is not divisible.
@@ -74,10 +74,6 @@ constexpr const char* kRounds =
 constexpr const char* kChunks =
     "Megatron-LM, training/arguments.py; MaxText, pyconfig.py";
 
-int64_t degree_at(const Divisions& divisions, Degree of) {
-  return divisions.degrees[static_cast<size_t>(of)];
-}
-
 // Several ranks hold a copy of each.
 bool has_copies(int64_t count, int64_t product, const Divisions&) {
   return product % count == 0;
@@ -89,7 +85,7 @@ bool is_one(int64_t count, int64_t, const Divisions&) { return count == 1; }
 // The last group may be smaller, but not smaller than the number of stages.
 bool ends_in_group(int64_t count, int64_t product, const Divisions& divisions) {
   return count > product &&
-         count % product >= degree_at(divisions, Degree::Stages);
+         count % product >= nth(divisions.degrees, Degree::Stages);
 }
 
 // Rounds may have more micro-batches than there are stages if all are equal.
@@ -115,14 +111,12 @@ const std::vector<DivisionRule>& division_rules() {
        {P::Ulysses, P::Tensor},
        kUlysses,
        P::Ulysses,
-       1,
        has_copies},
       {"",
        D::Microbatches,
        {P::Group},
        kSchedules,
        P::Chunks,
-       1,
        ends_in_group,
        "torch"},
       {"torch",
@@ -130,21 +124,20 @@ const std::vector<DivisionRule>& division_rules() {
        {P::Stages},
        kRounds,
        P::Chunks,
-       1,
        has_equal_rounds},
-      {"", D::Group, {P::Stages}, kSchedules, P::Chunks, 1, is_larger, "torch"},
-      {"",
-       D::StageLayers,
-       {P::Chunks},
-       kChunks,
-       P::Chunks,
-       1,
-       nullptr,
-       "torch"},
+      {"", D::Group, {P::Stages}, kSchedules, P::Chunks, is_larger, "torch"},
+      {"", D::StageLayers, {P::Chunks}, kChunks, P::Chunks, {}, "torch"},
       // Causal attention is balanced: each rank of context parallelism has a
       // piece from the front of a sequence and one from its back.
-      {"megatron", D::Tokens, {P::Context}, kArguments, P::Context, 2},
-      {"torch", D::Tokens, {P::Context, P::Sequence}, kTitan, P::Context, 2},
+      {"megatron", D::Tokens, {P::Context}, kArguments, P::Context, {}, {}, 2},
+      {"torch",
+       D::Tokens,
+       {P::Context, P::Sequence},
+       kTitan,
+       P::Context,
+       {},
+       {},
+       2},
       {"megatron", D::StateHeads, {P::Tensor, P::Context}, kContext},
       {"megatron", D::StateGroups, {P::Tensor}, kMixer},
       {"megatron",
@@ -152,10 +145,9 @@ const std::vector<DivisionRule>& division_rules() {
        {P::Tensor, P::Context},
        kContext,
        P::Context,
-       1,
        has_copies},
-      {"vllm", D::StateGroups, {P::Tensor}, kVllm, {}, 1, is_one},
-      {"sglang", D::StateGroups, {P::Tensor}, kSglang, {}, 1, is_one}};
+      {"vllm", D::StateGroups, {P::Tensor}, kVllm, {}, is_one},
+      {"sglang", D::StateGroups, {P::Tensor}, kSglang, {}, is_one}};
   return kRules;
 }
 
@@ -163,42 +155,41 @@ const std::vector<DivisionRule>& division_rules() {
 std::string product_text(const DivisionRule& rule, const Divisions& divisions) {
   std::string text = rule.factor > 1 ? count_text(rule.factor) : "";
   for (const Degree of : rule.by) {
-    const int64_t degree = degree_at(divisions, of);
+    const int64_t degree = nth(divisions.degrees, of);
     if (degree == 1) continue;
-    text += (text.empty() ? "" : " x ") +
-            std::string(kDegreeNames[static_cast<size_t>(of)]) + " " +
-            count_text(degree);
+    text += (text.empty() ? "" : " x ") + std::string(nth(kDegreeNames, of)) +
+            " " + count_text(degree);
   }
   return text;
 }
 
 std::optional<DivisionProblem> problem_by_rule(const DivisionRule& rule,
                                                const Divisions& divisions) {
-  const int64_t count = divisions.counts[static_cast<size_t>(rule.what)];
-  const bool holds = !rule.with || degree_at(divisions, *rule.with) > 1;
+  const int64_t count = nth(divisions.counts, rule.what);
+  const bool holds = !rule.with || nth(divisions.degrees, *rule.with) > 1;
   if (count == 0 || !holds) return std::nullopt;
   std::optional<int64_t> product = rule.factor;
   for (const Degree of : rule.by) {
-    if (product) product = checked_mul(*product, degree_at(divisions, of));
+    if (product) product = checked_mul(*product, nth(divisions.degrees, of));
   }
   if (product && count % *product == 0) return std::nullopt;
   if (product && rule.enough && rule.enough(count, *product, divisions)) {
     return std::nullopt;
   }
-  const DividedNames& names = kDividedNames[static_cast<size_t>(rule.what)];
-  DivisionProblem refusal;
-  refusal.text = count_text(count) + " " +
+  const DividedNames& names = nth(kDividedNames, rule.what);
+  DivisionProblem problem;
+  problem.text = count_text(count) + " " +
                  std::string(count == 1 ? names.one : names.many) +
                  (count == 1 ? " is" : " are") + " not divisible by " +
                  (product ? count_text(*product) : "more than 63 bits") + " (" +
                  product_text(rule, divisions) + ")";
-  refusal.source = rule.source;
+  problem.source = rule.source;
   if (product) {
-    refusal.nearest =
+    problem.nearest =
         checked_mul(ceil_div(count, *product), *product).value_or(0);
   }
-  refusal.what = rule.what;
-  return refusal;
+  problem.what = rule.what;
+  return problem;
 }
 
 }  // namespace
@@ -211,11 +202,11 @@ void count_states(const Manifest& manifest, Divisions& divisions) {
   };
   for (const auto& [name, kind] : *manifest.kinds) {
     for (const DimKind& dim : kind) {
-      const bool grouped = std::ranges::any_of(
-          dim.parts,
-          [](const DimPart& part) { return part.label == kStateGroups; });
+      if (std::ranges::count(dim.parts, kStateGroups, &DimPart::label) == 0) {
+        continue;
+      }
       for (const DimPart& part : dim.parts) {
-        if (!grouped || part.count == 0) continue;
+        if (part.count == 0) continue;
         least(part.label == kStateGroups ? Divided::StateGroups
                                          : Divided::StateHeads,
               part.count);
@@ -229,9 +220,9 @@ void count_stage_layers(const std::vector<int64_t>& layers, int64_t chunks,
   for (size_t i = 0; i < layers.size(); ++i) {
     const int64_t ends = (i == 0 ? 1 : 0) + (i + 1 == layers.size() ? 1 : 0);
     const int64_t rest = layers[i] % chunks;
-    const bool shared =
-        rest == 0 || rest + ends >= chunks || (named && layers[i] > chunks);
-    if (shared) continue;
+    if (rest == 0 || rest + ends >= chunks || (named && layers[i] > chunks)) {
+      continue;
+    }
     divisions.count(Divided::StageLayers) = layers[i];
     return;
   }
@@ -245,12 +236,11 @@ std::vector<DivisionProblem> division_problems(const Divisions& divisions,
     for (const DivisionRule& rule : division_rules()) {
       if (rule.framework.empty() == own) continue;
       if (own ? rule.framework != framework : rule.but == framework) continue;
-      const bool known = std::ranges::any_of(
-          found,
-          [&](const DivisionProblem& each) { return each.what == rule.what; });
-      if (known) continue;
-      if (auto refusal = problem_by_rule(rule, divisions)) {
-        found.push_back(*std::move(refusal));
+      if (std::ranges::count(found, rule.what, &DivisionProblem::what) > 0) {
+        continue;
+      }
+      if (auto problem = problem_by_rule(rule, divisions)) {
+        found.push_back(*std::move(problem));
       }
     }
   }

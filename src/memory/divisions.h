@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/checked.h"
 #include "core/manifest.h"
 
 namespace shardplan {
@@ -49,8 +50,8 @@ struct Divisions {
   std::array<int64_t, kDivided> counts{};
   std::array<int64_t, kDegrees> degrees = {1, 1, 1, 1, 1, 1, 1, 1, 1};
 
-  int64_t& count(Divided what) { return counts[static_cast<size_t>(what)]; }
-  int64_t& degree(Degree of) { return degrees[static_cast<size_t>(of)]; }
+  int64_t& count(Divided what) { return nth(counts, what); }
+  int64_t& degree(Degree of) { return nth(degrees, of); }
 };
 
 // The label of the groups that heads of a Mamba 2 mixer share, as a part of a

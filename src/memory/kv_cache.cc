@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/checked.h"
 #include "base/text.h"
 #include "base/words.h"
 #include "core/fold.h"
@@ -43,15 +44,6 @@ int64_t tokens_of(const KvLayer& layer, const KvRequest& request) {
   if (layer.recurrent) return 1;
   if (layer.source == kSourceTokens) return request.source;
   return layer.source > 0 ? layer.source : request.seq / layer.every;
-}
-
-// Returns the bytes of all layers of one kind.
-std::optional<int64_t> bytes_of_kind(const KvKind& kind,
-                                     const KvSharding& sharding,
-                                     const KvRequest& request) {
-  const auto bytes = layer_bytes(kind.layer, sharding, request);
-  if (!bytes) return std::nullopt;
-  return checked_mul(*bytes, kind.layers);
 }
 
 // Returns how many more bytes a layer holds while no window applies.
@@ -92,10 +84,10 @@ std::optional<int64_t> bytes_of_kinds(const std::vector<KvKind>& kinds,
   if (!at_work) return std::nullopt;
   std::optional<int64_t> total = at_work->bytes;
   for (const KvKind& kind : kinds) {
-    const auto bytes = bytes_of_kind(kind, sharding, request);
-    if (!bytes) return std::nullopt;
-    total = checked_add(*total, *bytes);
-    if (!total) return std::nullopt;
+    auto bytes = layer_bytes(kind.layer, sharding, request);
+    if (bytes) bytes = checked_mul(*bytes, kind.layers);
+    if (bytes) total = checked_add(*total, *bytes);
+    if (!bytes || !total) return std::nullopt;
   }
   return total;
 }
@@ -112,12 +104,6 @@ Int128 cache_bytes(const KvLayer& layer, const KvRequest& request) {
     elements *= factor;
   }
   return wide_byte_count(elements, layer.dtype.value_or(request.dtype));
-}
-
-std::string unknown_layers(const LayerStates& state) {
-  const auto unknown = std::ranges::count_if(
-      state.layers, [&](uint32_t kind) { return !state.kinds[kind].known; });
-  return unknown > 0 ? "the state of " + plural(unknown, "layer") : "";
 }
 
 // Converts a cached tensor of the facts. Names other than those of a KV cache
@@ -138,11 +124,147 @@ KvLayer cached_layer(const CachedTensor& cached) {
   return layer;
 }
 
+void remove_all(AxisNames& axes, const AxisNames& gone) {
+  erase_if(axes, [&](const AxisName& a) { return contains(gone, a); });
+}
+
+void report_unknown(const AxisName& axis, std::string_view flag,
+                    const Mesh& mesh, Diagnostics& diags) {
+  auto report = diags.error(Code::Usage, {},
+                            std::string(flag) + " names " + in_backticks(axis) +
+                                ", which is not an axis of the mesh");
+  report.fact("mesh: " + mesh_text(mesh));
+  if (const auto near = nearest(axis, all_names(mesh.axes()))) {
+    report.help("name an axis of the mesh, such as `" + *near + "`");
+  } else {
+    report.help("name axes of the mesh, separated by commas");
+  }
+}
+
+// Returns whether the requested axes exist and each is requested once; reports
+// every problem.
+bool check_asked(const Plan& plan, const RequestedKvAxes& asked,
+                 Diagnostics& diags) {
+  const std::array<std::pair<std::string_view, const AxisNames*>, 3> lists = {
+      {{"`--kv-axes`", &asked.heads},
+       {"`--batch-axes`", &asked.batch},
+       {"`--sequence-axes`", &asked.sequence}}};
+  bool good = true;
+  std::vector<std::pair<AxisName, std::string_view>> seen;
+  for (const auto& [flag, axes] : lists) {
+    for (const AxisName& axis : *axes) {
+      if (!plan.mesh.has({}, axis) && !contains(plan.declared_axes, axis)) {
+        report_unknown(axis, flag, plan.mesh, diags);
+        good = false;
+      }
+      for (const auto& [other, first] : seen) {
+        if (other != axis) continue;
+        diags
+            .error(Code::Usage, {},
+                   "axis `" + axis + "` would shard the KV cache twice")
+            .fact("in " + std::string(first) + " and in " + std::string(flag))
+            .help(
+                "name each axis once: it shards heads, the batch or the "
+                "context");
+        good = false;
+      }
+      seen.emplace_back(axis, flag);
+    }
+  }
+  return good;
+}
+
+// Returns the axes that shard the projections, and in `from` the reason; no
+// axes if there are no projections. If projections differ, uses the axes of the
+// least sharded one, which may overestimate the cache but never underestimates
+// it.
+AxisNames least_axes(const Manifest& manifest,
+                     const std::vector<KeyProjection>& projections,
+                     const Plan& plan, std::string_view what,
+                     std::string& from) {
+  if (projections.empty()) return {};
+  AxisNames least;
+  size_t parameter = 0;
+  int64_t shards = 0;
+  bool differ = false;
+  for (const KeyProjection& projection : projections) {
+    const auto& dims = plan.of(projection.parameter).spec.dims;
+    const auto dim = to_size(projection.dim);
+    AxisNames axes = dim < dims.size() ? dims[dim] : AxisNames();
+    erase_if(axes, is_gathered_axis);
+    const int64_t count = shard_count(plan.mesh, axes);
+    differ = differ || (shards != 0 && axes != least);
+    if (shards != 0 && count >= shards) continue;
+    shards = count;
+    least = std::move(axes);
+    parameter = projection.parameter;
+  }
+  from = "as `" + std::string(manifest.name(parameter)) +
+         (shards > 1 ? "` is sharded" : "` is replicated");
+  if (differ) from += ", the least sharded of the " + std::string(what);
+  return least;
+}
+
+// Returns the matrices of modules that cache something per token or per
+// sequence, with the dimension that the architecture labels as the parts of the
+// cache.
+std::vector<KeyProjection> cached_projections(const Manifest& manifest,
+                                              CachedTensor::Per per) {
+  std::set<std::pair<std::string_view, std::string_view>> parts;
+  for (const LayerState& kind : manifest.facts.state.kinds) {
+    for (const CachedTensor& cached : kind.cached) {
+      if (cached.label.empty() || cached.per != per) continue;
+      parts.emplace(cached.module, cached.label);
+      // If every head has its own keys, the matrices consist of heads.
+      if (cached.label == kKvHeadsLabel)
+        parts.emplace(cached.module, kHeadsLabel);
+    }
+  }
+  std::vector<KeyProjection> found;
+  if (parts.empty() || manifest.kinds == nullptr) return found;
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    const Shape& shape = manifest.type(i).shape;
+    // Vectors are often replicated although the matrices that they scale are
+    // sharded.
+    if (shape.size() < 2) continue;
+    const std::string name = folded_name(manifest.name(i));
+    const auto kind = manifest.kinds->find({name, shape});
+    if (kind == manifest.kinds->end()) continue;
+    const auto is_of = [&](std::string_view module, const DimKind& dim) {
+      const auto is_kept = [&](std::string_view label) {
+        return parts.contains({module, label});
+      };
+      // The parts are queries, keys and values side by side. For states this
+      // does not apply: the parts of a convolution's state are whole where the
+      // layer's heads are sharded.
+      return is_kept(dim.label) ||
+             (per == CachedTensor::Per::Token &&
+              std::ranges::any_of(dim.parts, is_kept, &DimPart::label));
+    };
+    for (size_t end = name.rfind('.'); end != std::string::npos && end > 0;
+         end = name.rfind('.', end - 1)) {
+      const std::string_view module = std::string_view(name).substr(0, end);
+      const auto dim = std::ranges::find_if(
+          kind->second,
+          [&](const DimKind& each) { return is_of(module, each); });
+      if (dim == kind->second.end()) continue;
+      found.push_back({i, static_cast<int>(dim - kind->second.begin())});
+      break;
+    }
+  }
+  return found;
+}
+
 }  // namespace
 
 std::string kv_missing(const Facts& facts) {
+  const LayerStates& state = facts.state;
+  if (!state.layers.empty()) {
+    const auto unknown = std::ranges::count_if(
+        state.layers, [&](uint32_t kind) { return !state.kinds[kind].known; });
+    return unknown > 0 ? "the state of " + plural(unknown, "layer") : "";
+  }
   std::vector<std::string> missing;
-  if (!facts.state.layers.empty()) return unknown_layers(facts.state);
   if (!facts.layers) missing.emplace_back("`layers`");
   if (!facts.kv_latent) {
     if (!facts.kv_heads) missing.emplace_back("`kv_heads`");
@@ -167,10 +289,6 @@ std::string kv_missing(const Facts& facts) {
   return joined(missing, ", ", " and ");
 }
 
-std::optional<std::vector<KvLayer>> kv_layers(const Facts& facts) {
-  return kv_layers(facts, 0, INT64_MAX);
-}
-
 std::optional<std::vector<KvLayer>> kv_layers(const Facts& facts, int64_t begin,
                                               int64_t end) {
   if (!kv_missing(facts).empty()) return std::nullopt;
@@ -179,7 +297,7 @@ std::optional<std::vector<KvLayer>> kv_layers(const Facts& facts, int64_t begin,
     std::vector<KvLayer> layers;
     end = std::min(end, std::ssize(state.layers));
     for (int64_t i = begin; i < end; ++i) {
-      const uint32_t kind = state.layers[static_cast<size_t>(i)];
+      const uint32_t kind = nth(state.layers, i);
       for (const CachedTensor& each : state.kinds[kind].cached) {
         layers.push_back(cached_layer(each));
       }
@@ -193,7 +311,7 @@ std::optional<std::vector<KvLayer>> kv_layers(const Facts& facts, int64_t begin,
     layer.heads = *facts.kv_heads;
     layer.width = *width_of(facts);
   }
-  std::vector<KvLayer> layers(static_cast<size_t>(*facts.layers), layer);
+  std::vector<KvLayer> layers(to_size(*facts.layers), layer);
   for (size_t i = 0; i < facts.windows.size(); ++i) {
     layers[i].window = facts.windows[i];
   }
@@ -201,8 +319,6 @@ std::optional<std::vector<KvLayer>> kv_layers(const Facts& facts, int64_t begin,
   return std::vector<KvLayer>(layers.begin() + std::min(begin, end),
                               layers.begin() + end);
 }
-
-bool is_recurrent(const KvLayer& layer) { return layer.recurrent; }
 
 bool needs_source(const std::vector<KvLayer>& layers) {
   return std::ranges::any_of(layers, [](const KvLayer& layer) {
@@ -212,20 +328,11 @@ bool needs_source(const std::vector<KvLayer>& layers) {
 
 std::vector<KvKind> kv_kinds(const std::vector<KvLayer>& layers) {
   std::vector<KvKind> kinds;
-  std::map<std::pair<std::array<int64_t, 8>, std::string_view>, size_t> numbers;
+  std::map<KvLayer, size_t> numbers;
   for (const KvLayer& layer : layers) {
-    const int64_t dtype =
-        layer.dtype ? static_cast<int64_t>(*layer.dtype) : int64_t{-1};
-    const std::array<int64_t, 8> all = {layer.heads,
-                                        layer.width,
-                                        layer.latent,
-                                        layer.window,
-                                        layer.every,
-                                        layer.source,
-                                        layer.recurrent ? 1 : 0,
-                                        dtype};
-    const auto [entry, is_new] =
-        numbers.try_emplace({all, layer.name}, kinds.size());
+    KvLayer key = layer;
+    key.columns = 1;  // does not count
+    const auto [entry, is_new] = numbers.try_emplace(key, kinds.size());
     if (is_new) kinds.push_back({layer, 0});
     ++kinds[entry->second].layers;
   }
@@ -284,40 +391,35 @@ std::optional<int64_t> kv_bytes_per_device(const std::vector<KvLayer>& layers,
   return bytes_of_kinds(kv_kinds(layers), sharding, request);
 }
 
-std::optional<KvTotals> kv_totals(const std::vector<KvLayer>& layers,
-                                  const KvSharding& sharding,
-                                  const KvRequest& request, int64_t devices) {
+std::optional<Int128> kv_bytes_with_replicas(const std::vector<KvLayer>& layers,
+                                             const KvSharding& sharding,
+                                             const KvRequest& request,
+                                             int64_t devices) {
   std::vector<KvKind> kinds = kv_kinds(layers);
-  const auto per_device = bytes_of_kinds(kinds, sharding, request);
+  if (!bytes_of_kinds(kinds, sharding, request)) return std::nullopt;
   const auto at_work = layer_at_work(kinds, sharding, request);
-  if (!per_device || !at_work) return std::nullopt;
   if (at_work->bytes > 0) {
     KvLayer uncut = kinds[at_work->kind].layer;
     uncut.window = 0;
     --kinds[at_work->kind].layers;
     kinds.push_back({uncut, 1});
   }
-  KvTotals totals;
-  totals.on_devices = static_cast<Int128>(*per_device) * devices;
+  Int128 total = 0;
   for (const KvKind& kind : kinds) {
     const int64_t groups =
         devices / (sharding.batch * (kind.layer.recurrent
                                          ? sharding.states
                                          : sharding.heads * sharding.sequence));
     const int64_t copies = kv_share(kind.layer, sharding, request).copies;
-    totals.with_replicas +=
-        cache_bytes(kind.layer, request) * kind.layers * (groups * copies);
+    total += cache_bytes(kind.layer, request) * kind.layers * (groups * copies);
   }
-  totals.padding = totals.on_devices - totals.with_replicas;
-  return totals;
+  return total;
 }
 
-namespace {
-
-std::optional<int64_t> largest_of(int64_t KvRequest::*count,
-                                  const std::vector<KvLayer>& layers,
-                                  const KvSharding& sharding, KvRequest request,
-                                  int64_t bytes) {
+std::optional<int64_t> largest_that_fits(int64_t KvRequest::*count,
+                                         const std::vector<KvLayer>& layers,
+                                         const KvSharding& sharding,
+                                         KvRequest request, int64_t bytes) {
   const std::vector<KvKind> kinds = kv_kinds(layers);
   return largest_count([&](int64_t value) {
     request.*count = value;
@@ -325,185 +427,6 @@ std::optional<int64_t> largest_of(int64_t KvRequest::*count,
     return needed && *needed <= bytes;
   });
 }
-
-}  // namespace
-
-std::optional<int64_t> largest_batch(const std::vector<KvLayer>& layers,
-                                     const KvSharding& sharding,
-                                     const KvRequest& request, int64_t bytes) {
-  return largest_of(&KvRequest::batch, layers, sharding, request, bytes);
-}
-
-std::optional<int64_t> longest_context(const std::vector<KvLayer>& layers,
-                                       const KvSharding& sharding,
-                                       const KvRequest& request,
-                                       int64_t bytes) {
-  return largest_of(&KvRequest::seq, layers, sharding, request, bytes);
-}
-
-namespace {
-
-void remove_all(AxisNames& axes, const AxisNames& gone) {
-  erase_if(axes, [&](const AxisName& a) { return contains(gone, a); });
-}
-
-void report_unknown(const AxisName& axis, std::string_view flag,
-                    const Mesh& mesh, Diagnostics& diags) {
-  std::vector<std::string> known;
-  for (const Axis& a : mesh.axes()) known.push_back(a.name);
-  auto report = diags.error(Code::Usage, {},
-                            std::string(flag) + " names " + in_backticks(axis) +
-                                ", which is not an axis of the mesh");
-  report.fact("mesh: " + mesh_text(mesh));
-  if (const auto near = nearest(axis, known)) {
-    report.help("name an axis of the mesh, such as `" + *near + "`");
-  } else {
-    report.help("name axes of the mesh, separated by commas");
-  }
-}
-
-// Returns whether the requested axes exist and each is requested once; reports
-// every problem.
-bool check_asked(const Plan& plan, const RequestedKvAxes& asked,
-                 Diagnostics& diags) {
-  const std::array<std::pair<std::string_view, const AxisNames*>, 3> lists = {
-      {{"`--kv-axes`", &asked.heads},
-       {"`--batch-axes`", &asked.batch},
-       {"`--sequence-axes`", &asked.sequence}}};
-  bool good = true;
-  std::vector<std::pair<AxisName, std::string_view>> seen;
-  for (const auto& [flag, axes] : lists) {
-    for (const AxisName& axis : *axes) {
-      if (!plan.mesh.has({}, axis) && !contains(plan.declared_axes, axis)) {
-        report_unknown(axis, flag, plan.mesh, diags);
-        good = false;
-      }
-      for (const auto& [other, first] : seen) {
-        if (other != axis) continue;
-        diags
-            .error(Code::Usage, {},
-                   "axis `" + axis + "` would shard the KV cache twice")
-            .fact("in " + std::string(first) + " and in " + std::string(flag))
-            .help(
-                "name each axis once: it shards heads, the batch or the "
-                "context");
-        good = false;
-      }
-      seen.emplace_back(axis, flag);
-    }
-  }
-  return good;
-}
-
-// Returns the axes that shard the projections. If they differ, uses those of
-// the least sharded projection, which may overestimate the cache but never
-// underestimates it.
-AxisNames least_axes(const Manifest& manifest,
-                     const std::vector<KeyProjection>& projections,
-                     const Plan& plan, std::string_view what,
-                     std::string& from) {
-  AxisNames least;
-  size_t parameter = 0;
-  int64_t shards = 0;
-  bool differ = false;
-  for (const KeyProjection& projection : projections) {
-    const auto& dims = plan.of(projection.parameter).spec.dims;
-    const auto dim = static_cast<size_t>(projection.dim);
-    AxisNames axes = dim < dims.size() ? dims[dim] : AxisNames();
-    erase_if(axes, is_gathered_axis);
-    const int64_t count = shard_count(plan.mesh, axes);
-    differ = differ || (shards != 0 && axes != least);
-    if (shards != 0 && count >= shards) continue;
-    shards = count;
-    least = std::move(axes);
-    parameter = projection.parameter;
-  }
-  from = "as `" + std::string(manifest.name(parameter)) +
-         (shards > 1 ? "` is sharded" : "` is replicated");
-  if (differ) from += ", the least sharded of the " + std::string(what);
-  return least;
-}
-
-AxisNames axes_of_keys(const Manifest& manifest,
-                       const std::vector<KeyProjection>& projections,
-                       const Plan& plan, std::string& from) {
-  if (manifest.facts.kv_latent) {
-    from = "a latent has no heads to shard";
-    return {};
-  }
-  if (projections.empty()) {
-    from = "no key projection is found by name";
-    return {};
-  }
-  return least_axes(manifest, projections, plan, "key projections", from);
-}
-
-AxisNames axes_of_states(const Manifest& manifest,
-                         const std::vector<KeyProjection>& projections,
-                         const Plan& plan, std::string& from) {
-  if (projections.empty()) {
-    from = "no parameter is known to be sharded like them";
-    return {};
-  }
-  return least_axes(manifest, projections, plan, "matrices of these layers",
-                    from);
-}
-
-// Returns the matrices of modules that cache something per token or per
-// sequence, with the dimension that the architecture labels as the parts of the
-// cache.
-std::vector<KeyProjection> cached_projections(const Manifest& manifest,
-                                              CachedTensor::Per per) {
-  std::set<std::pair<std::string_view, std::string_view>> parts;
-  for (const LayerState& kind : manifest.facts.state.kinds) {
-    for (const CachedTensor& cached : kind.cached) {
-      if (cached.label.empty() || cached.per != per) continue;
-      parts.emplace(cached.module, cached.label);
-      // If every head has its own keys, the matrices consist of heads.
-      if (cached.label == kKvHeadsLabel)
-        parts.emplace(cached.module, kHeadsLabel);
-    }
-  }
-  std::vector<KeyProjection> found;
-  if (parts.empty() || manifest.kinds == nullptr) return found;
-  for (size_t i = 0; i < manifest.size(); ++i) {
-    const Shape& shape = manifest.type(i).shape;
-    // Vectors are often replicated although the matrices that they scale are
-    // sharded.
-    if (shape.size() < 2) continue;
-    const std::string name = folded_name(manifest.name(i));
-    const auto kind = manifest.kinds->find({name, shape});
-    if (kind == manifest.kinds->end()) continue;
-    const auto dim = [&](std::string_view module) -> std::optional<int> {
-      for (size_t d = 0; d < kind->second.size(); ++d) {
-        const DimKind& each = kind->second[d];
-        const auto is_kept = [&](std::string_view label) {
-          return parts.contains({module, label});
-        };
-        // The parts are queries, keys and values side by side. For states this
-        // does not apply: the parts of a convolution's state are whole where
-        // the layer's heads are sharded.
-        const bool in_parts =
-            per == CachedTensor::Per::Token &&
-            std::ranges::any_of(each.parts, [&](const DimPart& part) {
-              return is_kept(part.label);
-            });
-        if (is_kept(each.label) || in_parts) return static_cast<int>(d);
-      }
-      return std::nullopt;
-    };
-    for (size_t end = name.rfind('.'); end != std::string::npos && end > 0;
-         end = name.rfind('.', end - 1)) {
-      if (const auto at = dim(std::string_view(name).substr(0, end))) {
-        found.push_back({i, *at});
-        break;
-      }
-    }
-  }
-  return found;
-}
-
-}  // namespace
 
 std::vector<KeyProjection> key_projections(const Manifest& manifest) {
   std::vector<KeyProjection> found;
@@ -537,10 +460,18 @@ std::optional<KvAxes> kv_axes(const Manifest& manifest,
   axes.states = axes.heads;
   axes.states_from = axes.heads_from;
   if (asked.heads.empty()) {
-    axes.states = axes_of_states(manifest, states, plan, axes.states_from);
+    axes.states_from = "no parameter is known to be sharded like them";
+    axes.states = least_axes(manifest, states, plan, "matrices of these layers",
+                             axes.states_from);
     remove_all(axes.states, asked.batch);
     remove_all(axes.states, asked.sequence);
-    axes.heads = axes_of_keys(manifest, projections, plan, axes.heads_from);
+    axes.heads_from = "no key projection is found by name";
+    if (manifest.facts.kv_latent) {
+      axes.heads_from = "a latent has no heads to shard";
+    } else {
+      axes.heads = least_axes(manifest, projections, plan, "key projections",
+                              axes.heads_from);
+    }
     const size_t before = axes.heads.size();
     remove_all(axes.heads, asked.batch);
     remove_all(axes.heads, asked.sequence);
@@ -568,19 +499,6 @@ std::optional<KvAxes> kv_axes(const Manifest& manifest,
 KvSharding kv_sharding(const Mesh& mesh, const KvAxes& axes) {
   return {shard_count(mesh, axes.heads), shard_count(mesh, axes.batch),
           shard_count(mesh, axes.sequence), shard_count(mesh, axes.states)};
-}
-
-std::optional<KvSharding> kv_sharding(const Manifest& manifest,
-                                      const Plan& plan,
-                                      const AxisNames& kv_axes,
-                                      const AxisNames& batch_axes,
-                                      const AxisNames& sequence_axes,
-                                      Diagnostics& diags) {
-  const auto axes = shardplan::kv_axes(
-      manifest, key_projections(manifest), state_projections(manifest), plan,
-      {kv_axes, batch_axes, sequence_axes}, diags);
-  if (!axes) return std::nullopt;
-  return kv_sharding(plan.mesh, *axes);
 }
 
 std::optional<std::vector<KvLayer>> kv_layers(const Manifest& manifest,

@@ -72,16 +72,15 @@ struct KvLayer {
   std::string_view name = {};
   int64_t columns = 1;  // as CachedTensor::columns
 
-  bool operator==(const KvLayer&) const = default;
+  auto operator<=>(const KvLayer&) const = default;
 };
 
 // Returns the caches of the layers, in order; a layer may have one, several or
 // none. Returns no value if facts are missing; kv_missing() then names them.
 // With a range, returns those of the layers [begin, end).
-std::optional<std::vector<KvLayer>> kv_layers(const Facts& facts);
-std::optional<std::vector<KvLayer>> kv_layers(const Facts& facts, int64_t begin,
-                                              int64_t end);
-bool is_recurrent(const KvLayer& layer);
+std::optional<std::vector<KvLayer>> kv_layers(const Facts& facts,
+                                              int64_t begin = 0,
+                                              int64_t end = INT64_MAX);
 // Returns whether a cache depends on the number of tokens of an encoder's
 // output.
 bool needs_source(const std::vector<KvLayer>& layers);
@@ -143,20 +142,14 @@ std::optional<int64_t> kv_bytes_per_device(const std::vector<KvLayer>& layers,
                                            const KvSharding& sharding,
                                            const KvRequest& request);
 
-// Sums over all devices, each of which stores as much as the fullest.
-// on_devices = with_replicas + padding; padding is what the rounding of heads,
-// sequences and tokens adds.
-struct KvTotals {
-  Int128 on_devices = 0;
-  Int128 with_replicas = 0;  // sum of replicas x logical bytes
-  Int128 padding = 0;
-};
-// REQUIRES: `devices` is a multiple of the sharding's heads x batch x sequence,
-// and at most kMaxDevices. Returns no value if kv_bytes_per_device returns
-// none.
-std::optional<KvTotals> kv_totals(const std::vector<KvLayer>& layers,
-                                  const KvSharding& sharding,
-                                  const KvRequest& request, int64_t devices);
+// Returns the sum of replicas x logical bytes over all devices. What they store
+// beyond it is padding: the rounding of heads, sequences and tokens. REQUIRES:
+// `devices` is a multiple of the sharding's heads x batch x sequence, and at
+// most kMaxDevices. Returns no value if kv_bytes_per_device returns none.
+std::optional<Int128> kv_bytes_with_replicas(const std::vector<KvLayer>& layers,
+                                             const KvSharding& sharding,
+                                             const KvRequest& request,
+                                             int64_t devices);
 
 // Returns the largest value from 1 to kMaxKvCount for which `fits` returns
 // true. REQUIRES: once `fits` is false, it is false for all larger values. 0 if
@@ -174,15 +167,13 @@ std::optional<int64_t> largest_count(Fits fits) {
   return good;
 }
 
-// Return the largest batch (context) that fits `bytes` per device while the
-// other is fixed; 0 if not even 1 fits; no value if there is no limit up to
-// kMaxKvCount.
-std::optional<int64_t> largest_batch(const std::vector<KvLayer>& layers,
-                                     const KvSharding& sharding,
-                                     const KvRequest& request, int64_t bytes);
-std::optional<int64_t> longest_context(const std::vector<KvLayer>& layers,
-                                       const KvSharding& sharding,
-                                       const KvRequest& request, int64_t bytes);
+// Returns the largest batch (`count` is &KvRequest::batch) or context (seq)
+// that fits `bytes` per device while the other is fixed; 0 if not even 1 fits;
+// no value if there is no limit up to kMaxKvCount.
+std::optional<int64_t> largest_that_fits(int64_t KvRequest::*count,
+                                         const std::vector<KvLayer>& layers,
+                                         const KvSharding& sharding,
+                                         KvRequest request, int64_t bytes);
 
 // The largest batch (context) with which every device still fits while the
 // other is fixed; 0 if not even 1 fits; no value if there is no limit up to
@@ -255,14 +246,6 @@ std::optional<KvAxes> kv_axes(const Manifest& manifest,
                               const Plan& plan, const RequestedKvAxes& asked,
                               Diagnostics& diags);
 KvSharding kv_sharding(const Mesh& mesh, const KvAxes& axes);
-
-// Does both for a single plan.
-std::optional<KvSharding> kv_sharding(const Manifest& manifest,
-                                      const Plan& plan,
-                                      const AxisNames& kv_axes,
-                                      const AxisNames& batch_axes,
-                                      const AxisNames& sequence_axes,
-                                      Diagnostics& diags);
 
 // Returns kv_layers() of a manifest's facts, or reports the facts that are
 // missing.

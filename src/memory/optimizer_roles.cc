@@ -59,17 +59,22 @@ std::optional<std::pair<size_t, size_t>> factored_dims(const Shape& shape) {
   return std::pair(second, order.back());
 }
 
+// Returns a leaf with one number per block of the parameter.
+RoleType of_blocks(std::string_view role, DType dtype, int64_t blocks) {
+  return {role, {dtype, {blocks}}, -1, false, true};
+}
+
 std::vector<RoleType> roles_of_8bit(const Shape& shape) {
   const auto elements = element_count(shape).value_or(0);
   if (elements < kLeast8bit) {
     return {{"mu", {DType::F32, shape}}, {"nu", {DType::F32, shape}}};
   }
   const TensorType moments = {DType::U8, shape};
-  const TensorType scales = {DType::F32, {ceil_div(elements, kBlock8bit)}};
+  const int64_t blocks = ceil_div(elements, kBlock8bit);
   return {{"mu", moments},
           {"nu", moments},
-          {"mu_absmax", scales, -1, false, true},
-          {"nu_absmax", scales, -1, false, true}};
+          of_blocks("mu_absmax", DType::F32, blocks),
+          of_blocks("nu_absmax", DType::F32, blocks)};
 }
 
 // torchao 0.18, optim/subclass_*.py: a state is quantized if the rank's own
@@ -99,20 +104,11 @@ std::vector<RoleType> torchao_roles(const TorchaoStates& of,
   const std::array<std::array<std::string_view, 3>, 2> names = {
       {{"mu", "mu_scale", "mu_qmap"}, {"nu", "nu_scale", "nu_qmap"}}};
   for (const auto& [codes, scales, values] : names) {
-    if (of.packed == 1) {
-      roles.push_back({codes, {of.codes, stored.shape}});
-    } else {
-      roles.push_back({codes,
-                       {of.codes, {ceil_div(elements, of.packed)}},
-                       -1,
-                       false,
-                       true});
-    }
-    roles.push_back({scales,
-                     {DType::F32, {ceil_div(elements, of.block)}},
-                     -1,
-                     false,
-                     true});
+    roles.push_back(of.packed == 1 ? RoleType{codes, {of.codes, stored.shape}}
+                                   : of_blocks(codes, of.codes,
+                                               ceil_div(elements, of.packed)));
+    roles.push_back(
+        of_blocks(scales, DType::F32, ceil_div(elements, of.block)));
     if (of.values > 0) {
       roles.push_back({values, {DType::F32, {of.values}}, -1, true});
     }
@@ -126,21 +122,19 @@ RoleType without(std::string_view role, TensorType type, size_t dim) {
 }
 
 std::vector<RoleType> adafactor_roles(const TensorType& full) {
-  const RoleType none = {"", {full.dtype, {1}}, -1, true};
-  const auto named = [&](std::string_view role) {
-    RoleType placeholder = none;
-    placeholder.role = role;
-    return placeholder;
+  const auto placeholder = [&](std::string_view role) {
+    return RoleType{role, {full.dtype, {1}}, -1, true};
   };
   const auto dims = factored_dims(full.shape);
-  if (!dims) return {named("v_row"), named("v_col"), {"v", full}};
+  if (!dims) return {placeholder("v_row"), placeholder("v_col"), {"v", full}};
   return {without("v_row", full, dims->second),
-          without("v_col", full, dims->first), named("v")};
+          without("v_col", full, dims->first), placeholder("v")};
 }
 
-DType moment_dtype(DType stored, const StateOptions& options) {
-  const DType wide = stored == DType::F64 ? DType::F64 : DType::F32;
-  return options.moment_dtype.value_or(wide);
+const TorchaoStates* find_torchao(Optimizer optimizer) {
+  const auto* const found =
+      std::ranges::find(kTorchao, optimizer, &TorchaoStates::optimizer);
+  return found == kTorchao.end() ? nullptr : found;
 }
 
 }  // namespace
@@ -155,15 +149,15 @@ std::string trainers_optimizer(std::string_view name) {
 
 bool has_block_moments(Optimizer optimizer) {
   return optimizer == Optimizer::AdamW8bit ||
-         std::ranges::find(kTorchao, optimizer, &TorchaoStates::optimizer) !=
-             kTorchao.end();
+         find_torchao(optimizer) != nullptr;
 }
 
 std::vector<RoleType> optimizer_roles(const TensorType& stored,
                                       const StateOptions& options,
                                       int64_t held) {
   if (!is_trainable(stored.dtype)) return {};
-  const TensorType full = {moment_dtype(stored.dtype, options), stored.shape};
+  const DType wide = stored.dtype == DType::F64 ? DType::F64 : DType::F32;
+  const TensorType full = {options.moment_dtype.value_or(wide), stored.shape};
   switch (options.optimizer) {
     case Optimizer::None:
     case Optimizer::Sgd:
@@ -184,9 +178,7 @@ std::vector<RoleType> optimizer_roles(const TensorType& stored,
     case Optimizer::TorchaoAdamW8bit:
     case Optimizer::TorchaoAdamW4bit:
     case Optimizer::TorchaoAdamWFp8:
-      return torchao_roles(*std::ranges::find(kTorchao, options.optimizer,
-                                              &TorchaoStates::optimizer),
-                           stored, held);
+      return torchao_roles(*find_torchao(options.optimizer), stored, held);
   }
   return {};
 }

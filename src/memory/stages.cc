@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/checked.h"
 #include "base/text.h"
 #include "base/words.h"
 #include "core/fold.h"
@@ -19,24 +20,17 @@
 namespace shardplan {
 namespace {
 
-bool separates(char c) { return c == '/' || c == '.'; }
+constexpr std::string_view kSeparators = "/.";
 
 std::vector<std::string_view> components_of(std::string_view name) {
   std::vector<std::string_view> parts;
-  size_t begin = 0;
-  for (size_t i = 0; i <= name.size(); ++i) {
-    if (i < name.size() && !separates(name[i])) continue;
-    parts.push_back(name.substr(begin, i - begin));
-    begin = i + 1;
+  for (size_t begin = 0; begin <= name.size();) {
+    const size_t end =
+        std::min(name.find_first_of(kSeparators, begin), name.size());
+    parts.push_back(name.substr(begin, end - begin));
+    begin = end + 1;
   }
   return parts;
-}
-
-template <size_t N>
-bool any_is(const std::vector<std::string_view>& parts,
-            const std::array<std::string_view, N>& words) {
-  return std::ranges::any_of(
-      parts, [&](std::string_view part) { return contains(words, part); });
 }
 
 // Names of output projections onto the vocabulary: Hugging Face, Flax, MaxText,
@@ -61,12 +55,15 @@ bool is_token_table(std::string_view name) {
 }
 
 GroupPlace place_of(const std::vector<std::string_view>& parts) {
-  if (any_is(parts, kHeads)) return GroupPlace::Head;
+  const auto any_is = [&](const auto& words) {
+    return std::ranges::find_first_of(parts, words) != parts.end();
+  };
+  if (any_is(kHeads)) return GroupPlace::Head;
   const auto any_contains = [&](std::string_view word) {
     return std::ranges::any_of(
         parts, [&](std::string_view part) { return contains(part, word); });
   };
-  if (any_contains("embed") || any_is(parts, kTables)) {
+  if (any_contains("embed") || any_is(kTables)) {
     return GroupPlace::Embedding;
   }
   if (any_contains("norm") || any_contains("ln_f")) return GroupPlace::Norm;
@@ -78,25 +75,23 @@ GroupPlace place_of(const std::vector<std::string_view>& parts) {
 std::string_view module_name(std::string_view name) {
   const std::string_view module = split_name(name).module;
   if (module.empty()) return name;
-  return name.substr(
-      0, static_cast<size_t>(module.data() - name.data()) + module.size());
+  return name.substr(0, to_size(module.data() - name.data()) + module.size());
 }
 
 // Returns whether a group called a head has its own matrix onto the vocabulary.
 // A bias, a norm, and a square matrix of a module inside a head before the
 // embedding (BERT's `lm_head.dense`) are no such matrix.
 bool projects(const Manifest& manifest, const LayerGroup& head) {
-  const size_t last = head.name.find_last_of("./");
+  const size_t last = head.name.find_last_of(kSeparators);
   const std::string_view module =
       std::string_view(head.name).substr(last + 1);  // npos + 1: the whole name
   const bool is_head = contains(kHeads, module);
   for (size_t i = 0; i < manifest.size(); ++i) {
     const std::string_view name = manifest.name(i);
     const Shape& shape = manifest.type(i).shape;
-    const bool inside =
-        name.starts_with(head.name) &&
-        (name.size() == head.name.size() || name[head.name.size()] == '.' ||
-         name[head.name.size()] == '/');
+    const bool inside = name.starts_with(head.name) &&
+                        (name.size() == head.name.size() ||
+                         contains(kSeparators, name[head.name.size()]));
     if (inside && shape.size() > 1 && (is_head || shape[0] != shape[1])) {
       return true;
     }
@@ -122,13 +117,18 @@ bool embeds_further_tokens(const Manifest& manifest) {
   return any;
 }
 
-class UnitCollector {
+class GroupCollector {
  public:
-  UnitCollector(const Manifest& manifest, std::span<const uint32_t> kind_of)
+  GroupCollector(const Manifest& manifest, std::span<const uint32_t> kind_of)
       : manifest_(manifest), kind_of_(kind_of) {}
 
   LayerGroups collect() {
-    count_layers();
+    layers_ = numbered_layers(manifest_);
+    if (std::ranges::none_of(layers_.stacks, [](const LayerStack& stack) {
+          return stack.layers > 1;
+        })) {
+      hints_ = layout_hints(manifest_);
+    }
     result_.group_of.reserve(manifest_.size());
     for (size_t i = 0; i < manifest_.size(); ++i) add(i);
     find_forms();
@@ -148,14 +148,6 @@ class UnitCollector {
     std::optional<StackedLayers> stacked;
   };
 
-  void count_layers() {
-    layers_ = numbered_layers(manifest_);
-    const bool numbered = std::ranges::any_of(
-        layers_.stacks,
-        [](const LayerStack& stack) { return stack.layers > 1; });
-    if (!numbered) hints_ = layout_hints(manifest_);
-  }
-
   // Returns how the layers of a tensor without a number are stacked, if they
   // are.
   std::optional<StackedLayers> stacking_of(std::string_view stack) const {
@@ -167,19 +159,28 @@ class UnitCollector {
   void add(size_t parameter) {
     const std::string_view name = manifest_.name(parameter);
     const auto& [stack, number, end] = layers_.of[parameter];
+    const std::string_view layer =
+        stack >= 0 ? name.substr(0, end) : std::string_view();
     // Most names belong to the same layer as the name before.
-    if (stack >= 0 && name.substr(0, end) == last_layer_) {
-      ++members_[last_unit_].counts[kind_of_[parameter]];
-      result_.group_of.push_back(static_cast<uint32_t>(last_unit_));
-      return;
+    if (layer.empty() || layer != last_layer_) {
+      last_group_ = find_group(parameter);
+      last_layer_ = layer;
     }
+    ++members_[last_group_].counts[kind_of_[parameter]];
+    result_.group_of.push_back(static_cast<uint32_t>(last_group_));
+  }
+
+  // Returns the number of the parameter's group, which may be new.
+  size_t find_group(size_t parameter) {
+    const std::string_view name = manifest_.name(parameter);
+    const auto& [stack, number, end] = layers_.of[parameter];
     LayerGroup group;
     Members members;
     if (stack >= 0) {
       group.name = name.substr(0, end);
       group.stack = stack;
       group.number = number;
-      members.label = layers_.stacks[static_cast<size_t>(stack)].prefix + "*";
+      members.label = nth(layers_.stacks, stack).prefix + "*";
     } else if (const auto stacked = stacking_of(stack_of(name))) {
       group.name = stack_of(name);
       members.stacked = stacked;
@@ -202,12 +203,7 @@ class UnitCollector {
       result_.groups.push_back(std::move(group));
       members_.push_back(std::move(members));
     }
-    ++members_[entry->second].counts[kind_of_[parameter]];
-    result_.group_of.push_back(static_cast<uint32_t>(entry->second));
-    if (stack >= 0) {
-      last_layer_ = name.substr(0, end);
-      last_unit_ = entry->second;
-    }
+    return entry->second;
   }
 
   void find_forms() {
@@ -242,26 +238,15 @@ class UnitCollector {
   NumberedLayers layers_;
   std::unordered_map<std::string, size_t> group_of_;
   std::string_view last_layer_;
-  size_t last_unit_ = 0;
+  size_t last_group_ = 0;
   LayoutHints hints_;  // only if layers may be stacked
 };
 
-}  // namespace
-
-LayerGroups layer_groups(const Manifest& manifest,
-                         std::span<const uint32_t> kind_of) {
-  return UnitCollector(manifest, kind_of).collect();
-}
-
-namespace {
-
 std::string stacks_text(const LayerGroups& groups) {
-  std::string text;
-  for (const LayerStack& stack : groups.stacks) {
-    if (!text.empty()) text += ", ";
-    text += "`" + stack.prefix + "*` has " + plural(stack.layers, "layer");
-  }
-  return text.empty() ? "no name has a number" : text;
+  if (groups.stacks.empty()) return "no name has a number";
+  return joined_of(groups.stacks, ", ", [](const LayerStack& stack) {
+    return "`" + stack.prefix + "*` has " + plural(stack.layers, "layer");
+  });
 }
 
 // Returns the stack of layers that the pipeline splits. If there are several,
@@ -284,7 +269,7 @@ std::optional<int64_t> main_stack(const Manifest& manifest,
     report.help("add the fact `layers`, or leave out `--stages`");
     return report;
   }
-  const LayerStack& stack = groups.stacks[static_cast<size_t>(fitting.front())];
+  const LayerStack& stack = nth(groups.stacks, fitting.front());
   if (facts && stack.layers < *facts) {
     return diags
         .error(Code::Usage, {}, "the model has fewer layers than its facts say")
@@ -323,17 +308,11 @@ std::optional<int64_t> layers_in_stacks(const LayerGroups& groups,
   return layers;
 }
 
-std::string sum_text(const std::vector<int64_t>& numbers) {
-  return joined_of(numbers, " + ", [&](const int64_t number) {
-    return std::to_string(number);
-  });
-}
-
 // Returns the layers per stage, after checking them.
 std::optional<std::vector<int64_t>> layer_counts(const Stages& stages,
                                                  int64_t count, int64_t layers,
                                                  Diagnostics& diags) {
-  const auto size = static_cast<size_t>(count);
+  const auto size = to_size(count);
   if (stages.layers.empty()) {
     if (count > layers) {
       return diags
@@ -343,9 +322,7 @@ std::optional<std::vector<int64_t>> layer_counts(const Stages& stages,
           .help("make the axis smaller, or set the layers of each stage");
     }
     std::vector<int64_t> counts(size, layers / count);
-    for (int64_t i = 0; i < layers % count; ++i) {
-      ++counts[static_cast<size_t>(i)];
-    }
+    for (int64_t i = 0; i < layers % count; ++i) ++nth(counts, i);
     return counts;
   }
   const int64_t sum =
@@ -358,23 +335,14 @@ std::optional<std::vector<int64_t>> layer_counts(const Stages& stages,
                 "; " + plural(std::ssize(stages.layers), "layer count") +
                 " given");
   }
-  report.fact(sum_text(stages.layers) + " = " + std::to_string(sum) +
-              "; the model has " + plural(layers, "layer"));
+  const auto number_text = [](int64_t number) {
+    return std::to_string(number);
+  };
+  report.fact(joined_of(stages.layers, " + ", number_text) + " = " +
+              std::to_string(sum) + "; the model has " +
+              plural(layers, "layer"));
   report.help("give one layer count per stage, summing to the model's layers");
   return report;
-}
-
-// Returns the ranks of a stack's layers by number: 0, 1, .., even if the
-// numbers begin elsewhere.
-std::map<int64_t, int64_t> layer_ranks(const LayerGroups& groups,
-                                       int64_t stack) {
-  std::map<int64_t, int64_t> ranks;
-  for (const LayerGroup& group : groups.groups) {
-    if (group.stack == stack) ranks.emplace(group.number, 0);
-  }
-  int64_t next = 0;
-  for (auto& [number, rank] : ranks) rank = next++;
-  return ranks;
 }
 
 int64_t stage_of_layer(const StagePlan& plan, int64_t layer) {
@@ -384,12 +352,16 @@ int64_t stage_of_layer(const StagePlan& plan, int64_t layer) {
   return plan.stages - 1;
 }
 
-void place_units(StagePlan& plan, const LayerGroups& groups, int64_t stack) {
-  const std::map<int64_t, int64_t> ranks = layer_ranks(groups, stack);
+void place_groups(StagePlan& plan, const LayerGroups& groups, int64_t stack) {
+  // The layers' ranks by number: 0, 1, .., even if the numbers begin elsewhere.
+  std::map<int64_t, int64_t> ranks;
   size_t first_layer = SIZE_MAX;
   for (const LayerGroup& group : groups.groups) {
-    if (group.stack == stack) first_layer = std::min(first_layer, group.first);
+    if (group.stack != stack) continue;
+    ranks.emplace(group.number, 0);
+    first_layer = std::min(first_layer, group.first);
   }
+  for (int64_t next = 0; auto& [number, rank] : ranks) rank = next++;
   plan.has_head = groups.has_head;
   const int64_t last = plan.stages - 1;
   const bool is_on_last =
@@ -419,14 +391,17 @@ void place_units(StagePlan& plan, const LayerGroups& groups, int64_t stack) {
 std::vector<bool> cut_by(const Plan& plan, const AxisName& axis) {
   std::vector<bool> cut;
   for (const Placement& placement : plan.placements) {
-    cut.push_back(std::ranges::any_of(
-        placement.spec.dims,
-        [&](const AxisNames& axes) { return contains(axes, axis); }));
+    cut.push_back(contains(axes_in(placement.spec), axis));
   }
   return cut;
 }
 
 }  // namespace
+
+LayerGroups layer_groups(const Manifest& manifest,
+                         std::span<const uint32_t> kind_of) {
+  return GroupCollector(manifest, kind_of).collect();
+}
 
 std::vector<int64_t> StagePlan::layers_of_stages() const {
   std::vector<int64_t> counts;
@@ -457,7 +432,7 @@ std::optional<StagePlan> plan_stages(const Manifest& manifest, const Mesh& mesh,
     const auto main = main_stack(manifest, groups, diags);
     if (!main) return std::nullopt;
     stack = *main;
-    const int64_t named = groups.stacks[static_cast<size_t>(stack)].layers;
+    const int64_t named = nth(groups.stacks, stack).layers;
     layers = manifest.facts.layers.value_or(named);
     plan.extra_layers = named - *layers;
   }
@@ -471,7 +446,7 @@ std::optional<StagePlan> plan_stages(const Manifest& manifest, const Mesh& mesh,
   }
   plan.named = !stages.layers.empty();
   plan.uneven = !plan.named && plan.layers % plan.stages != 0;
-  place_units(plan, groups, stack);
+  place_groups(plan, groups, stack);
   return plan;
 }
 
@@ -514,12 +489,12 @@ std::string stage_label(const StagePlan& plan, const LayerGroups& groups,
     const LayerGroup& group = groups.groups[i];
     const std::vector<int64_t>& on = plan.stages_of[i];
     if (!contains(on, stage)) continue;
-    embedding = embedding || group.place == GroupPlace::Embedding;
-    head = head || group.place == GroupPlace::Head;
+    embedding |= group.place == GroupPlace::Embedding;
+    head |= group.place == GroupPlace::Head;
   }
   std::string text = "stage " + std::to_string(stage) + ":";
   if (embedding && stage == 0) text += " embedding,";
-  const auto [begin, end] = plan.ranges[static_cast<size_t>(stage)];
+  const auto [begin, end] = nth(plan.ranges, stage);
   if (end == begin) {
     text += " no layers";
   } else if (end == begin + 1) {

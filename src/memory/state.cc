@@ -9,6 +9,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/checked.h"
 #include "memory/zero.h"
 
 namespace shardplan {
@@ -48,8 +49,7 @@ PartitionSpec spec_for(const RoleType& role, PartitionSpec spec) {
     AxisNames all = axes_in(spec);
     return all.empty() ? PartitionSpec() : PartitionSpec{{std::move(all)}};
   }
-  if (role.removed >= 0 &&
-      static_cast<size_t>(role.removed) < spec.dims.size()) {
+  if (role.removed >= 0 && to_size(role.removed) < spec.dims.size()) {
     spec.dims.erase(spec.dims.begin() + role.removed);
     if (names_no_axis(spec)) spec.dims.clear();
   }
@@ -68,11 +68,117 @@ bool has_master(DType stored, const StateOptions& options) {
   return is_narrower(stored, options.master_dtype.value_or(DType::F32));
 }
 
+struct LeafOf {
+  size_t parameter = 0;
+  std::string_view role;
+};
+
+bool is_trained_at(const TrainedParameters& trained, size_t parameter) {
+  return trained.empty() || trained[parameter];
+}
+
+// Returns the group of a parameter; 0 if it is frozen.
+size_t group_at(const TrainedParameters& trained,
+                const GroupOfParameters& group_of, size_t parameter) {
+  return group_of.empty() || !is_trained_at(trained, parameter)
+             ? 0
+             : group_of[parameter];
+}
+
+std::vector<StateOptions> options_of_groups(const StateOptions& options) {
+  std::vector<StateOptions> all;
+  for (size_t group = 0; group <= options.groups.size(); ++group) {
+    all.push_back(options_of_group(options, group));
+  }
+  return all;
+}
+
+// Adds every leaf that rules may place, in the order of parameters. Returns
+// false if their bytes exceed 63 bits.
+bool add_leaves(const Manifest& manifest, const Plan& plan,
+                const StateOptions& options, const TrainedParameters& trained,
+                const GroupOfParameters& group_of, Manifest& leaves,
+                std::vector<LeafOf>& of) {
+  const std::vector<StateOptions> by_group = options_of_groups(options);
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    if (!is_trained_at(trained, i)) continue;
+    const TensorType stored = stored_type(
+        {manifest.type(i).dtype, stored_shape(plan.of(i))}, options);
+    for (const RoleType& role :
+         optimizer_roles(stored, by_group[group_at(trained, group_of, i)])) {
+      if (role.placeholder) continue;
+      const std::string name =
+          std::string(role.role) + "/" + std::string(manifest.name(i));
+      if (!leaves.add(name, role.type, manifest.where(i))) return false;
+      of.push_back({i, role.role});
+    }
+  }
+  return true;
+}
+
+size_t sum_of(std::vector<LeafSum>& sums, const StateLeaf& leaf,
+              std::optional<size_t> group) {
+  const auto found = std::ranges::find_if(sums, [&](const LeafSum& sum) {
+    return sum.kind == leaf.kind && sum.role == leaf.role &&
+           sum.dtype == leaf.type.dtype && sum.group == group;
+  });
+  if (found != sums.end()) return to_size(found - sums.begin());
+  sums.push_back({.kind = leaf.kind,
+                  .role = leaf.role,
+                  .dtype = leaf.type.dtype,
+                  .group = group});
+  return sums.size() - 1;
+}
+
+size_t buffer_of(std::vector<FlatBuffer>& buffers, DType weights,
+                 const Mesh& mesh, const KindLeaf& entry,
+                 std::optional<size_t> group, const StateOptions& options) {
+  const StateLeaf& leaf = entry.leaf;
+  FlatBuffer buffer = {.kind = leaf.kind,
+                       .role = leaf.role,
+                       .weights = weights,
+                       .dtype = leaf.type.dtype,
+                       .axes = free_zero_axes(leaf, mesh, options),
+                       .group = group,
+                       .matrices = options.optimizer == Optimizer::Muon &&
+                                   leaf.type.shape.size() == 2,
+                       .sum = entry.sum,
+                       .ranks = leaf.buffer_ranks,
+                       .shared_by = leaf.zero_ranks};
+  const auto found = std::ranges::find(buffers, buffer);
+  if (found != buffers.end()) return to_size(found - buffers.begin());
+  buffers.push_back(std::move(buffer));
+  return buffers.size() - 1;
+}
+
+// Returns the view of a leaf: its parameter's, if that has the leaf's axes
+// (factored statistics may have none), else the view that has them, since state
+// rules may use another one.
+std::string view_of_leaf(const StateLeaf& leaf, std::string_view view,
+                         const Mesh& mesh) {
+  if (mesh.views().empty()) return {};
+  AxisNames axes = axes_in(leaf.spec);
+  if (leaf.dealt) axes.push_back(leaf.dealt->axis);
+  if (std::ranges::all_of(
+          axes, [&](const AxisName& axis) { return mesh.has(view, axis); })) {
+    return std::string(view);
+  }
+  return std::string(mesh.view_of(axes).value_or(""));
+}
+
+Shape local_at(const StateLeaf& leaf, const Mesh& mesh,
+               const std::vector<int64_t>& coordinates) {
+  Shape local = leaf.type.shape;
+  for (size_t dim = 0; dim < leaf.spec.dims.size(); ++dim) {
+    const Slice slice = dimension_slice(mesh, leaf.spec.dims[dim], Cut::Chunked,
+                                        local[dim], coordinates);
+    local[dim] = slice.end - slice.begin;
+  }
+  return local;
+}
+
 }  // namespace
 
-std::string_view step_precision_name(StepPrecision precision) {
-  return kPrecisions.at(static_cast<size_t>(precision));
-}
 std::optional<StepPrecision> find_step_precision(std::string_view name) {
   return find<StepPrecision>(kPrecisions, name);
 }
@@ -84,7 +190,7 @@ StateOptions with_precision(StateOptions options, StepPrecision precision,
   DType weights = precision == StepPrecision::BF16  ? DType::BF16
                   : precision == StepPrecision::F16 ? DType::F16
                                                     : DType::F32;
-  DType moments = weights;
+  const DType moments = weights;
   if (precision == StepPrecision::Mixed) {
     weights = narrow ? stored : DType::BF16;
   }
@@ -107,9 +213,8 @@ Optimizer optimizer_of(const StateOptions& options, size_t group) {
 
 bool uses(const StateOptions& options, Optimizer optimizer) {
   return options.optimizer == optimizer ||
-         std::ranges::any_of(options.groups, [&](const OptimizerGroup& group) {
-           return group.optimizer == optimizer;
-         });
+         std::ranges::count(options.groups, optimizer,
+                            &OptimizerGroup::optimizer) > 0;
 }
 
 Offload whole_offload(const StateOptions& options, bool is_fsdp2) {
@@ -132,7 +237,7 @@ StateOptions options_of_group(const StateOptions& options, size_t group) {
 }
 
 std::string_view optimizer_name(Optimizer optimizer) {
-  return kOptimizers.at(static_cast<size_t>(optimizer));
+  return nth(kOptimizers, optimizer);
 }
 std::optional<Optimizer> find_optimizer(std::string_view name) {
   return find<Optimizer>(kOptimizers, name);
@@ -140,18 +245,9 @@ std::optional<Optimizer> find_optimizer(std::string_view name) {
 std::span<const std::string_view> optimizer_names() { return kOptimizers; }
 
 std::string_view zero_style_name(ZeroStyle style) {
-  return kZeroStyles.at(static_cast<size_t>(style));
-}
-std::optional<ZeroStyle> find_zero_style(std::string_view name) {
-  return find<ZeroStyle>(kZeroStyles, name);
+  return nth(kZeroStyles, style);
 }
 std::span<const std::string_view> zero_style_names() { return kZeroStyles; }
-
-int64_t StateLeaf::padding_bytes(int64_t devices) const {
-  const Int128 stored = static_cast<Int128>(bytes_per_device) * devices;
-  return static_cast<int64_t>(stored -
-                              static_cast<Int128>(logical_bytes) * replicas);
-}
 
 bool is_trainable(DType dtype) {
   switch (dtype) {
@@ -176,21 +272,6 @@ TensorType stored_type(const TensorType& type, const StateOptions& options,
     return type;
   }
   return {*options.param_dtype, type.shape};
-}
-
-// Returns the view of a leaf: its parameter's, if that has the leaf's axes
-// (factored statistics may have none), else the view that has them, since state
-// rules may use another one.
-static std::string view_of_leaf(const StateLeaf& leaf, std::string_view view,
-                                const Mesh& mesh) {
-  if (mesh.views().empty()) return {};
-  AxisNames axes = axes_in(leaf.spec);
-  if (leaf.dealt) axes.push_back(leaf.dealt->axis);
-  if (std::ranges::all_of(
-          axes, [&](const AxisName& axis) { return mesh.has(view, axis); })) {
-    return std::string(view);
-  }
-  return std::string(mesh.view_of(axes).value_or(""));
 }
 
 std::vector<StateLeaf> state_leaves(const Placement& placement,
@@ -252,58 +333,6 @@ std::vector<StateLeaf> state_leaves(const Placement& placement,
   }
   return leaves;
 }
-
-namespace {
-
-struct LeafOf {
-  size_t parameter = 0;
-  std::string_view role;
-};
-
-bool is_trained_at(const TrainedParameters& trained, size_t parameter) {
-  return trained.empty() || trained[parameter];
-}
-
-// Returns the group of a parameter; 0 if it is frozen.
-size_t group_at(const TrainedParameters& trained,
-                const GroupOfParameters& group_of, size_t parameter) {
-  return group_of.empty() || !is_trained_at(trained, parameter)
-             ? 0
-             : group_of[parameter];
-}
-
-std::vector<StateOptions> options_of_groups(const StateOptions& options) {
-  std::vector<StateOptions> all;
-  for (size_t group = 0; group <= options.groups.size(); ++group) {
-    all.push_back(options_of_group(options, group));
-  }
-  return all;
-}
-
-// Adds every leaf that rules may place, in the order of parameters. Returns
-// false if their bytes exceed 63 bits.
-bool add_leaves(const Manifest& manifest, const Plan& plan,
-                const StateOptions& options, const TrainedParameters& trained,
-                const GroupOfParameters& group_of, Manifest& leaves,
-                std::vector<LeafOf>& of) {
-  const std::vector<StateOptions> by_group = options_of_groups(options);
-  for (size_t i = 0; i < manifest.size(); ++i) {
-    if (!is_trained_at(trained, i)) continue;
-    const TensorType stored = stored_type(
-        {manifest.type(i).dtype, stored_shape(plan.of(i))}, options);
-    for (const RoleType& role :
-         optimizer_roles(stored, by_group[group_at(trained, group_of, i)])) {
-      if (role.placeholder) continue;
-      const std::string name =
-          std::string(role.role) + "/" + std::string(manifest.name(i));
-      if (!leaves.add(name, role.type, manifest.where(i))) return false;
-      of.push_back({i, role.role});
-    }
-  }
-  return true;
-}
-
-}  // namespace
 
 std::optional<StateSpecs> resolve_state_rules(
     const Manifest& manifest, const Plan& plan, const StateOptions& options,
@@ -379,68 +408,6 @@ StateSpecs kinds_by_training(const Plan& plan, const TrainedParameters& trained,
   return result;
 }
 
-namespace {
-
-size_t sum_of(std::vector<LeafSum>& sums, const StateLeaf& leaf,
-              std::optional<size_t> group) {
-  const auto found = std::ranges::find_if(sums, [&](const LeafSum& sum) {
-    return sum.kind == leaf.kind && sum.role == leaf.role &&
-           sum.dtype == leaf.type.dtype && sum.group == group;
-  });
-  if (found != sums.end()) return static_cast<size_t>(found - sums.begin());
-  LeafSum sum;
-  sum.kind = leaf.kind;
-  sum.role = leaf.role;
-  sum.dtype = leaf.type.dtype;
-  sum.group = group;
-  sums.push_back(sum);
-  return sums.size() - 1;
-}
-
-bool are_one(const FlatBuffer& a, const FlatBuffer& b) {
-  return a.kind == b.kind && a.role == b.role && a.weights == b.weights &&
-         a.dtype == b.dtype && a.axes == b.axes && a.group == b.group &&
-         a.matrices == b.matrices;
-}
-
-size_t buffer_of(std::vector<FlatBuffer>& buffers, DType weights,
-                 const Mesh& mesh, const KindLeaf& entry,
-                 std::optional<size_t> group, const StateOptions& options) {
-  const StateLeaf& leaf = entry.leaf;
-  FlatBuffer buffer;
-  buffer.kind = leaf.kind;
-  buffer.role = leaf.role;
-  buffer.weights = weights;
-  buffer.dtype = leaf.type.dtype;
-  buffer.axes = free_zero_axes(leaf, mesh, options);
-  buffer.group = group;
-  buffer.matrices =
-      options.optimizer == Optimizer::Muon && leaf.type.shape.size() == 2;
-  buffer.sum = entry.sum;
-  buffer.ranks = leaf.buffer_ranks;
-  buffer.shared_by = leaf.zero_ranks;
-  const auto found = std::ranges::find_if(
-      buffers, [&](const FlatBuffer& other) { return are_one(buffer, other); });
-  if (found != buffers.end()) {
-    return static_cast<size_t>(found - buffers.begin());
-  }
-  buffers.push_back(std::move(buffer));
-  return buffers.size() - 1;
-}
-
-Shape local_at(const StateLeaf& leaf, const Mesh& mesh,
-               const std::vector<int64_t>& coordinates) {
-  Shape local = leaf.type.shape;
-  for (size_t dim = 0; dim < leaf.spec.dims.size(); ++dim) {
-    const Slice slice = dimension_slice(mesh, leaf.spec.dims[dim], Cut::Chunked,
-                                        local[dim], coordinates);
-    local[dim] = slice.end - slice.begin;
-  }
-  return local;
-}
-
-}  // namespace
-
 size_t kind_count(const Plan& plan, const StateSpecs* specs) {
   return specs != nullptr ? specs->kinds.size() : plan.placements.size();
 }
@@ -468,8 +435,8 @@ HeldState hold_state(const Plan& plan, const StateOptions& options,
     const RoleSpecs* own =
         specs != nullptr ? &specs->kinds[kind].specs : nullptr;
     const bool trained = is_kind_trained(specs, kind);
-    const StateOptions& of = by_group[group_of_kind(specs, kind)];
     std::optional<size_t> group = group_of_kind(specs, kind);
+    const StateOptions& of = by_group[*group];
     if (!trained && !options.groups.empty()) group.reset();
     const DType weights = stored_type(placement.type, options, trained).dtype;
     for (StateLeaf& leaf : state_leaves(
@@ -568,8 +535,8 @@ HeldByClass held_by_class(const HeldState& held, const Mesh& mesh,
       }
     }
     classes.each_box(own, [&](const ClassSums::Box& box) {
-      const int64_t on_stage = count_on(
-          counts.axis ? static_cast<size_t>(box.coordinates[*counts.axis]) : 0);
+      const int64_t on_stage =
+          count_on(counts.axis ? to_size(box.coordinates[*counts.axis]) : 0);
       const Int128 count = held_at(leaf.dealt, mesh, on_stage, box.coordinates);
       if (count == 0) return;
       Shape here;
@@ -588,7 +555,7 @@ HeldByClass held_by_class(const HeldState& held, const Mesh& mesh,
       }
       const Int128 bytes = count * (entry.uneven ? leaf_bytes(leaf, local)
                                                  : leaf.bytes_per_device);
-      classes.add(box, bytes, result.bytes.at(static_cast<size_t>(leaf.kind)));
+      classes.add(box, bytes, nth(result.bytes, leaf.kind));
       result.of_sum[entry.sum] += bytes * box.devices;
     });
   }
@@ -611,8 +578,7 @@ HeldByClass held_by_class(const HeldState& held, const Mesh& mesh,
   for (size_t i = 0; i < held.buffers.size(); ++i) {
     const FlatBuffer& buffer = held.buffers[i];
     classes.finish(elements[i]);
-    std::vector<Int128>& kind =
-        result.bytes.at(static_cast<size_t>(buffer.kind));
+    std::vector<Int128>& kind = nth(result.bytes, buffer.kind);
     for (size_t c = 0; c < classes.classes(); ++c) {
       const Int128 bytes =
           is_dealt(buffer, options)

@@ -68,7 +68,6 @@ enum class ZeroStyle : uint8_t {
   Megatron,   // distributed optimizer: flat buckets of the gradient buffer
 };
 std::string_view zero_style_name(ZeroStyle style);
-std::optional<ZeroStyle> find_zero_style(std::string_view name);
 std::span<const std::string_view> zero_style_names();
 
 // The usual combinations of dtypes of a training step.
@@ -79,7 +78,6 @@ enum class StepPrecision : uint8_t {
   Autocast,  // PyTorch: weights and state in f32, products in bf16
   Mixed,     // 16-bit weights and gradients with f32 master weights and state
 };
-std::string_view step_precision_name(StepPrecision precision);
 std::optional<StepPrecision> find_step_precision(std::string_view name);
 std::span<const std::string_view> step_precision_names();
 
@@ -185,10 +183,6 @@ struct StateLeaf {
   int64_t logical_bytes = 0;  // of one copy, without declarations
   // ZeRO should have sharded it, but its axes divide no dimension.
   bool zero_failed = false;
-
-  // Returns devices x bytes_per_device - replicas x logical_bytes: the padding
-  // if all shards are equal. Not for a leaf in a Buffer.
-  int64_t padding_bytes(int64_t devices) const;
 };
 
 // The specs of leaves by role, from state rules.
@@ -325,6 +319,8 @@ struct FlatBuffer {
   size_t sum = 0;         // index in HeldState::sums
   int64_t ranks = 1;      // ranks that its end is padded for
   int64_t shared_by = 1;
+
+  bool operator==(const FlatBuffer&) const = default;
 };
 
 struct HeldState {

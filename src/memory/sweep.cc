@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/checked.h"
+
 namespace shardplan {
 namespace {
 
@@ -60,7 +62,7 @@ std::optional<std::vector<Mesh>> factorizations(int64_t devices,
 
 double SweepPoint::cost() const {
   if (objective == Objective::StepTime)
-    return (*times.of[static_cast<size_t>(*times.asked)])[1];
+    return (*nth(times.of, *times.asked))[1];
   if (objective == Objective::TokensPerSecond) return -times.tokens_per_second;
   return serving ? -serving->sequences[1] : static_cast<double>(total);
 }

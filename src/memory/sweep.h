@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/checked.h"
 #include "core/mesh.h"
 #include "memory/budget.h"
 #include "memory/fit.h"
@@ -58,7 +59,7 @@ struct SweptTimes {
   double tokens_per_second = 0;  // of the requested time
   std::string untimed = {};      // why the time is not known
 
-  bool is_known() const { return asked && of[static_cast<size_t>(*asked)]; }
+  bool is_known() const { return asked && nth(of, *asked); }
 };
 
 // How an engine uses the devices (serve/serving.h).

@@ -2,9 +2,12 @@
 #include "memory/zero.h"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
+#include <span>
 #include <string>
 
+#include "base/checked.h"
 #include "base/text.h"
 #include "base/words.h"
 #include "model/units.h"
@@ -18,25 +21,13 @@ constexpr int64_t kDeepSpeedRank = 2;
 
 // Returns whether the stage shards this kind.
 bool is_sharded_by_zero(StateKind kind, const StateOptions& options) {
-  switch (kind) {
-    case StateKind::Parameter:
-      return options.zero >= 3;
-    case StateKind::Gradient:
-      return options.zero >= 2;
-    case StateKind::Master:
-    case StateKind::Optimizer:
-      return options.zero >= 1;
-  }
-  return false;
-}
-
-bool names(const PartitionSpec& spec, const AxisName& axis) {
-  return std::ranges::any_of(
-      spec.dims, [&](const AxisNames& axes) { return contains(axes, axis); });
+  // The first stage that does so, in the order of StateKind.
+  constexpr std::array<int, 4> kFirstStages = {3, 2, 1, 1};
+  return options.zero >= nth(kFirstStages, kind);
 }
 
 std::string mesh_axes_text(const Mesh& mesh) {
-  return joined_of(mesh.all_axes(), ", ", [&](const Axis& axis) {
+  return joined_of(mesh.all_axes(), ", ", [](const Axis& axis) {
     return axis.name + "=" + std::to_string(axis.size);
   });
 }
@@ -46,9 +37,7 @@ bool check_axes(const StateOptions& options, const Mesh& mesh,
   bool good = true;
   for (size_t i = 0; i < options.zero_axes.size(); ++i) {
     const AxisName& axis = options.zero_axes[i];
-    const auto begin = options.zero_axes.begin();
-    if (std::find(begin, begin + static_cast<std::ptrdiff_t>(i), axis) !=
-        begin + static_cast<std::ptrdiff_t>(i)) {
+    if (contains(std::span(options.zero_axes).first(i), axis)) {
       diags.error(Code::Usage, {},
                   "`--zero-axes` names axis `" + axis + "` twice");
       good = false;
@@ -88,18 +77,13 @@ bool check_style(const StateOptions& options, Diagnostics& diags) {
   }
   const bool is_flat = options.zero_style == ZeroStyle::DeepSpeed ||
                        options.zero_style == ZeroStyle::Megatron;
-  const auto with_blocks = [&]() -> std::optional<Optimizer> {
-    if (has_block_moments(options.optimizer)) return options.optimizer;
-    for (const OptimizerGroup& group : options.groups) {
-      if (has_block_moments(group.optimizer)) return group.optimizer;
-    }
-    return std::nullopt;
-  }();
-  if (is_flat && with_blocks) {
+  for (size_t group = 0; is_flat && group <= options.groups.size(); ++group) {
+    const Optimizer optimizer = optimizer_of(options, group);
+    if (!has_block_moments(optimizer)) continue;
     diags
         .error(Code::Usage, {},
                style + " does not support optimizer " +
-                   in_backticks(optimizer_name(*with_blocks)))
+                   in_backticks(optimizer_name(optimizer)))
         .fact("its flat buffers hold floating-point values")
         .help("use `--zero-style fsdp2`, with `torchao-adamw8bit`");
     return false;
@@ -199,8 +183,8 @@ AxisNames free_zero_axes(const StateLeaf& leaf, const Mesh& mesh,
                          const StateOptions& options) {
   AxisNames free;
   for (const AxisName& axis : options.zero_axes) {
-    const bool cuts =
-        names(leaf.spec, axis) || (leaf.dealt && leaf.dealt->axis == axis);
+    const bool cuts = contains(axes_in(leaf.spec), axis) ||
+                      (leaf.dealt && leaf.dealt->axis == axis);
     if (mesh.size_of(axis) > 1 && !cuts && mesh.has(leaf.view, axis)) {
       free.push_back(axis);
     }
@@ -303,18 +287,16 @@ int64_t gathered_bytes(const Placement& placement, const StateLeaf& leaf,
                        const Mesh& mesh, OnIndivisible policy,
                        const StateOptions& options, int stacked_dim) {
   const bool zero3 = is_sharded_by_zero(StateKind::Parameter, options);
-  const auto& zero_axes = options.zero_axes;
   const auto goes = [&](const AxisName& axis) {
     return is_gathered_for_use(axis, options) ||
-           (zero3 && contains(zero_axes, axis));
+           (zero3 && contains(options.zero_axes, axis));
   };
-  bool is_cut = options.offload.weights || leaf.zero_ranks > 1 ||
-                leaf.spec != placement.spec;
-  for (const AxisNames& axes : placement.spec.dims) {
-    for (const AxisName& axis : axes) {
-      is_cut = is_cut || (goes(axis) && mesh.size_of(axis) > 1);
-    }
-  }
+  const bool is_cut =
+      options.offload.weights || leaf.zero_ranks > 1 ||
+      leaf.spec != placement.spec ||
+      std::ranges::any_of(axes_in(placement.spec), [&](const AxisName& axis) {
+        return goes(axis) && mesh.size_of(axis) > 1;
+      });
   if (!is_cut) return 0;
 
   TensorType type = leaf.type;
@@ -374,11 +356,10 @@ void deal(const std::map<uint32_t, DealtKind>& all,
         }
       }
     };
-    std::vector<Int128> held(static_cast<size_t>(ranks));
+    std::vector<Int128> held(to_size(ranks));
     each_rest([&](const DealtKind& kind, int64_t rank) {
       for (const size_t b : kind.buffers) {
-        held[static_cast<size_t>(rank)] +=
-            wide_byte_count(kind.numbers, buffers[b].dtype);
+        nth(held, rank) += wide_byte_count(kind.numbers, buffers[b].dtype);
       }
     });
     const int64_t fullest = std::ranges::max_element(held) - held.begin();

@@ -25,6 +25,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/checked.h"
 #include "base/parallel.h"
 
 namespace shardplan {
@@ -107,7 +108,7 @@ SearchEnd<Item> best_first(std::vector<Branch<Item>> roots,
     std::vector<std::invoke_result_t<Look, const Item&>> looked(now.size());
     parallel_for(static_cast<int64_t>(now.size()), budget.threads,
                  [&](int64_t i) {
-                   const auto at = static_cast<size_t>(i);
+                   const auto at = to_size(i);
                    looked[at] = look(now[at].item);
                  });
     if (budget.spent) end.looks = budget.spent();

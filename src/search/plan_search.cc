@@ -8,6 +8,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/checked.h"
 #include "base/parallel.h"
 #include "base/words.h"
 
@@ -35,10 +36,8 @@ auto shape_of(const PlanPoint& point) {
 // Returns whether `point` needs at least as much memory as `than`, of its
 // shape.
 bool needs_more_memory(const PlanPoint& point, const PlanPoint& than) {
-  const auto parts = [](const PlanPoint& p) {
-    return p.microbatches * p.data();
-  };
-  return point.remat <= than.remat && parts(point) <= parts(than) &&
+  return point.remat <= than.remat &&
+         point.microbatches * point.data() <= than.microbatches * than.data() &&
          point.chunks >= than.chunks && point.balanced == than.balanced &&
          point.zero <= than.zero &&
          point.of(PlanAxis::Replicas) >= than.of(PlanAxis::Replicas);
@@ -96,7 +95,7 @@ class PlanSearch {
     const std::vector<PlanPoint> shapes = plan_shapes(space_);
     std::vector<Found> found(shapes.size());
     parallel_for(std::ssize(shapes), threads, [&](int64_t i) {
-      const auto at = static_cast<size_t>(i);
+      const auto at = to_size(i);
       found[at].passes = plan_passes(space_, shapes[at]);
       if (found[at].passes.empty()) return;
       found[at].refusal = costs_.refused(shapes[at]);
@@ -109,10 +108,9 @@ class PlanSearch {
     for (size_t i = 0; i < shapes.size(); ++i) {
       const Found& of = found[i];
       if (of.passes.empty()) {
-        PlanCost undivided;
-        undivided.reason =
-            "the batch is not divisible by the data-parallel size";
-        reject(undivided, shapes[i], 1);
+        reject(
+            {.reason = "the batch is not divisible by the data-parallel size"},
+            shapes[i], 1);
         ++answer_.considered;
         continue;
       }
@@ -120,12 +118,12 @@ class PlanSearch {
       int64_t refused = 0;
       for (size_t p = 0; p < of.passes.size(); ++p) {
         const PlanPoint& pass = of.passes[p];
-        const int64_t points = points_of_pass(pass);
+        const int64_t points = std::ssize(plan_points(space_, pass));
         answer_.considered += points;
         if (of.refusal) {
           refused += points;
         } else if (is_too_much(of.least[p])) {
-          reject_unfit(pass, points);
+          reject({.verdict = PlanVerdict::Unfit}, pass, points);
         } else {
           branches.push_back({bound(of.least[p]), {pass, points, 0}});
         }
@@ -215,11 +213,10 @@ class PlanSearch {
     // Begin with the lowest start, so that the others may end early.
     const std::vector<PlanPoint> from = starts();
     const std::vector<double> start_heights = heights(from, kNoHeight, threads);
-    std::vector<std::pair<double, PlanPoint>> lowest_first;
+    std::set<std::pair<double, PlanPoint>> lowest_first;
     for (size_t i = 0; i < from.size(); ++i) {
-      lowest_first.emplace_back(start_heights[i], from[i]);
+      lowest_first.emplace(start_heights[i], from[i]);
     }
-    std::ranges::sort(lowest_first);
     for (auto [height, at] : lowest_first) {
       for (bool climbs = true; climbs && !is_over();) {
         climbs = false;
@@ -271,7 +268,7 @@ class PlanSearch {
                                   int threads, Look look) {
     std::vector<Looked> looked(points.size());
     parallel_for(static_cast<int64_t>(points.size()), threads, [&](int64_t i) {
-      const auto at = static_cast<size_t>(i);
+      const auto at = to_size(i);
       look(points[at], looked[at]);
     });
     for (const Looked& each : looked) {
@@ -281,10 +278,9 @@ class PlanSearch {
   }
   std::vector<Looked> priced(const std::vector<PlanPoint>& points,
                              int threads) {
-    return look_at_all(points, threads,
-                       [this](const PlanPoint& point, Looked& looked) {
-                         price(point, looked);
-                       });
+    return look_at_all(
+        points, threads,
+        [this](const auto& point, auto& looked) { price(point, looked); });
   }
 
   static constexpr size_t kStarts = 6;  // numbers of stages
@@ -302,18 +298,13 @@ class PlanSearch {
         });
     std::vector<double> all;
     for (const Looked& each : looked) {
-      if (each.priced.empty()) {
-        all.push_back(kNoHeight);
-        continue;
-      }
-      const PlanCost& cost = each.priced.front().cost;
-      if (each.value) {
-        all.push_back(*each.value);
-      } else if (cost.verdict == PlanVerdict::Illegal) {
-        all.push_back(kNoHeight);
-      } else {
-        all.push_back(kUnfit * (1 + static_cast<double>(cost.most_memory)));
-      }
+      const PlanCost cost =
+          each.priced.empty() ? PlanCost() : each.priced.front().cost;
+      const double unfit =
+          cost.verdict == PlanVerdict::Illegal
+              ? kNoHeight
+              : kUnfit * (1 + static_cast<double>(cost.most_memory));
+      all.push_back(each.value.value_or(unfit));
     }
     return all;
   }
@@ -333,9 +324,6 @@ class PlanSearch {
   bool is_too_much(const LeastCost& cost) const {
     return costs_.limit && cost.bytes > static_cast<double>(*costs_.limit);
   }
-  int64_t points_of_pass(const PlanPoint& pass) const {
-    return static_cast<int64_t>(plan_points(space_, pass).size());
-  }
 
   Looked look(const PlanBranch& branch) const {
     Looked looked;
@@ -343,37 +331,30 @@ class PlanSearch {
     if (looked.known) return looked;
     if (branch.is_point) {
       price(branch.point, looked);
-    } else if (is_priced(branch)) {
+    } else if (objective_ != PlanObjective::StepTime ||
+               branch.bounds == costs_.closer.size()) {
       look_at_pass(branch.point, looked);
     } else {
-      PlanBranch closer = branch;
-      ++closer.bounds;
       const LeastCost least = costs_.closer[branch.bounds](branch.point);
       if (is_too_much(least)) {
         looked.unfit.emplace_back(branch.point, branch.points);
       } else {
-        looked.branches.push_back({bound(least), closer});
+        looked.branches.push_back(
+            {bound(least), {branch.point, branch.points, branch.bounds + 1}});
       }
     }
     return looked;
   }
 
-  // Returns whether a look at the pass prices its first point.
-  bool is_priced(const PlanBranch& pass) const {
-    return objective_ != PlanObjective::StepTime ||
-           pass.bounds == costs_.closer.size();
-  }
-
   void look_at_pass(const PlanPoint& pass, Looked& looked) const {
     std::vector<PlanPoint> points = plan_points(space_, pass);
-    const auto is_unfit = [&](const PlanPoint& point) {
-      if (!is_too_much(costs_.least(point))) return false;
-      looked.unfit.emplace_back(point, 1);
-      return true;
-    };
     const PlanPoint first = points.front();
     points.erase(points.begin());
-    std::erase_if(points, is_unfit);
+    std::erase_if(points, [&](const PlanPoint& point) {
+      const bool is_unfit = is_too_much(costs_.least(point));
+      if (is_unfit) looked.unfit.emplace_back(point, 1);
+      return is_unfit;
+    });
     price(first, looked);
     const PlanCost& cost = looked.priced.front().cost;
     const double least =
@@ -421,27 +402,20 @@ class PlanSearch {
   }
 
   void reject(const PlanCost& cost, const PlanPoint& example, int64_t count) {
-    const auto same =
-        std::ranges::find_if(answer_.rejected, [&](const RejectedPlans& each) {
-          return each.verdict == cost.verdict && each.reason == cost.reason;
-        });
-    if (same != answer_.rejected.end()) {
-      same->count += count;
-    } else {
-      answer_.rejected.push_back({cost.verdict, cost.reason, count, example});
+    for (RejectedPlans& each : answer_.rejected) {
+      if (each.verdict == cost.verdict && each.reason == cost.reason) {
+        each.count += count;
+        return;
+      }
     }
+    answer_.rejected.push_back({cost.verdict, cost.reason, count, example});
   }
-  void reject_unfit(const PlanPoint& example, int64_t count,
-                    PlanVerdict verdict = PlanVerdict::Unfit) {
-    PlanCost cost;
-    cost.verdict = verdict;
-    reject(cost, example, count);
-  }
-
   void take(const PlanBranch& branch, const Looked& looked) {
-    for (const auto& [point, count] : looked.unfit) reject_unfit(point, count);
+    for (const auto& [point, count] : looked.unfit) {
+      reject({.verdict = PlanVerdict::Unfit}, point, count);
+    }
     if (looked.known) {
-      reject_unfit(branch.point, branch.points, *looked.known);
+      reject({.verdict = *looked.known}, branch.point, branch.points);
       return;
     }
     for (const PricedPlan& each : looked.priced) {
@@ -502,8 +476,7 @@ std::vector<PlanPoint> smallest_points(const PlanSpace& space,
     const PlanPoint point = plan_points(space, passes.back()).front();
     points.emplace_back(costs.least(point).bytes, point);
   }
-  std::ranges::stable_sort(points, {},
-                           [](const auto& each) { return each.first; });
+  std::ranges::stable_sort(points, {}, &std::pair<double, PlanPoint>::first);
   points.resize(std::min(points.size(), kMost));
   std::vector<PlanPoint> smallest;
   for (const auto& each : points) smallest.push_back(each.second);

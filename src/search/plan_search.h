@@ -37,7 +37,7 @@ enum class PlanVerdict : uint8_t {
 
 struct PlanCost {
   PlanVerdict verdict = PlanVerdict::Illegal;
-  std::string reason;  // if illegal: "SP206: .."
+  std::string reason = {};  // if illegal: "SP206: .."
   // The rest is set if the plan is legal; times only if the state alone fits.
   int64_t least_memory = 0;  // bytes of the fullest device, lower bound
   int64_t memory = 0;        // estimate

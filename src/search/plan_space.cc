@@ -5,7 +5,9 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <set>
 
+#include "base/checked.h"
 #include "base/words.h"
 #include "core/views.h"
 
@@ -19,31 +21,32 @@ using enum PlanAxis;
 constexpr int64_t kMostChunks = 8;
 
 std::vector<int64_t> divisors(int64_t number) {
-  std::vector<int64_t> small;
-  std::vector<int64_t> large;
+  std::set<int64_t> all;
   for (int64_t d = 1; d <= number / d; ++d) {
-    if (number % d != 0) continue;
-    small.push_back(d);
-    if (d != number / d) large.push_back(number / d);
+    if (number % d == 0) all.insert({d, number / d});
   }
-  small.insert(small.end(), large.rbegin(), large.rend());
-  return small;
+  return {all.begin(), all.end()};
 }
 
 bool may_cut(const PlanSpace& space, PlanAxis axis) {
   return contains(space.over, axis);
 }
 
+// Returns whether all axes of the point that are longer than 1 may be.
+bool may_have(const PlanSpace& space, const PlanPoint& point) {
+  for (int i = 0; i < kPlanAxes; ++i) {
+    if (point.sizes[i] > 1 && !may_cut(space, static_cast<PlanAxis>(i))) {
+      return false;
+    }
+  }
+  return true;
+}
+
 // Returns whether the requested mesh has this shape.
 bool allows(const PlanSpace& space, const PlanPoint& shape) {
   if (!space.fixed) return true;
   const PlanPoint& fixed = *space.fixed;
-  for (int i = 0; i < kPlanAxes; ++i) {
-    if (fixed.sizes[i] > 1 && !may_cut(space, static_cast<PlanAxis>(i))) {
-      return false;
-    }
-  }
-  return fixed.of(Stages) == shape.of(Stages) &&
+  return may_have(space, fixed) && fixed.of(Stages) == shape.of(Stages) &&
          fixed.of(Sequence) == shape.of(Sequence) &&
          fixed.of(Tensor) == shape.of(Tensor) && fixed.data() == shape.data();
 }
@@ -57,9 +60,7 @@ void add_with_experts(const PlanSpace& space, const PlanPoint& shape,
   const int64_t inside = space.devices / shape.of(Stages);
   for (const int64_t experts : divisors(space.experts)) {
     if (experts == 1) continue;
-    std::vector<int64_t> cuts = {1};
-    if (shape.of(Tensor) > 1) cuts.push_back(shape.of(Tensor));
-    for (const int64_t cut : cuts) {
+    for (const int64_t cut : std::set<int64_t>{1, shape.of(Tensor)}) {
       if (inside % (experts * cut) != 0) continue;
       PlanPoint with = shape;
       with.experts = experts;
@@ -67,6 +68,70 @@ void add_with_experts(const PlanSpace& space, const PlanPoint& shape,
       shapes.push_back(with);
     }
   }
+}
+
+// Splits layers evenly; the first stages get the remainder.
+std::vector<int64_t> even_layers(int64_t layers, int64_t stages) {
+  std::vector<int64_t> all(to_size(stages), layers / stages);
+  std::fill_n(all.begin(), layers % stages, layers / stages + 1);
+  return all;
+}
+
+// Returns the most work of a stage, in layers; the last stage also has the
+// head.
+double most_work(const PlanSpace& space, const std::vector<int64_t>& layers) {
+  const auto longest = static_cast<double>(std::ranges::max(layers));
+  return std::max(longest, static_cast<double>(layers.back()) + space.head);
+}
+
+// Chunks have equal length, counting the embedding and the head as layers.
+bool divides(const PlanPoint& point, int64_t layers) {
+  return point.chunks == 1 || layers % (point.of(Stages) * point.chunks) == 0;
+}
+
+// Returns the balanced layers; empty if no such stages are better than even
+// ones.
+std::vector<int64_t> balanced_layers(const PlanSpace& space,
+                                     const PlanPoint& point) {
+  const int64_t stages = point.of(Stages);
+  std::vector<int64_t> best;
+  double least = std::numeric_limits<double>::infinity();
+  if (divides(point, space.layers)) {
+    least = most_work(space, even_layers(space.layers, stages));
+  }
+  const auto most_at_head = static_cast<int64_t>(std::ceil(space.head)) + 1;
+  for (int64_t at_head = 1; at_head <= most_at_head; ++at_head) {
+    for (const int64_t at_embedding : {0, 1}) {
+      const int64_t counted = space.layers + at_embedding + at_head;
+      // The head must fit into one chunk, the last.
+      if (!divides(point, counted) ||
+          (point.chunks > 1 && at_head * stages * point.chunks > counted)) {
+        continue;
+      }
+      std::vector<int64_t> layers = even_layers(counted, stages);
+      layers.front() -= at_embedding;
+      layers.back() -= at_head;
+      if (std::ranges::min(layers) < 1) continue;
+      const double work = most_work(space, layers);
+      if (work >= least) continue;
+      least = work;
+      best = std::move(layers);
+    }
+  }
+  return best;
+}
+
+int64_t smallest_factor(int64_t number) {
+  return number > 1 ? divisors(number)[1] : number;
+}
+
+// Returns whether the space contains the pass.
+bool is_in(const PlanSpace& space, const PlanPoint& pass) {
+  const int64_t stages = pass.of(Stages);
+  return stages <= space.layers && space.batch % pass.data() == 0 &&
+         may_have(space, pass) && allows(space, pass) &&
+         space.devices / stages % (pass.experts * pass.expert_tensor) == 0 &&
+         contains(plan_passes(space, pass), pass);
 }
 
 }  // namespace
@@ -77,10 +142,7 @@ std::vector<Axis> expert_axes(const PlanPoint& point) {
   const auto add = [&](const char* name, int64_t size) {
     if (size > 1) axes.push_back({name, size});
   };
-  int64_t inside = 1;
-  for (int i = static_cast<int>(Replicas); i < kPlanAxes; ++i) {
-    inside *= point.sizes[i];
-  }
+  const int64_t inside = point.data() * point.of(Sequence) * point.of(Tensor);
   const int64_t rest = inside / (point.experts * point.expert_tensor);
   // Expert weights are sharded (FSDP) if all other weights are.
   const bool shards = point.of(Shards) > 1;
@@ -104,9 +166,9 @@ Mesh mesh_of(const PlanPoint& point) {
     }
   };
   for (size_t i = 0; i < kPlanAxes; ++i) {
-    if (i != static_cast<size_t>(point.innermost)) add(i);
+    if (i != to_size(point.innermost)) add(i);
   }
-  add(static_cast<size_t>(point.innermost));
+  add(to_size(point.innermost));
   if (axes.empty()) axes.push_back({"fsdp", 1});  // a mesh needs an axis
   Mesh mesh(std::move(axes));
   const std::vector<Axis> experts = expert_axes(point);
@@ -139,65 +201,10 @@ const FrameworkFeatures& framework_features(std::string_view name) {
   return found != nullptr ? *found : kFrameworkFeatures.front();
 }
 
-namespace {
-
-// Splits layers evenly; the first stages get the remainder.
-std::vector<int64_t> even_layers(int64_t layers, int64_t stages) {
-  std::vector<int64_t> all(static_cast<size_t>(stages), layers / stages);
-  std::fill_n(all.begin(), layers % stages, layers / stages + 1);
-  return all;
-}
-
-// Returns the most work of a stage, in layers; the last stage also has the
-// head.
-double most_work(const PlanSpace& space, const std::vector<int64_t>& layers) {
-  const auto longest = static_cast<double>(std::ranges::max(layers));
-  return std::max(longest, static_cast<double>(layers.back()) + space.head);
-}
-
-// Chunks have equal length, counting the embedding and the head as layers.
-bool divides(const PlanPoint& point, int64_t layers) {
-  return point.chunks == 1 || layers % (point.of(Stages) * point.chunks) == 0;
-}
-
-// Returns the balanced layers; empty if no such stages are better than even
-// ones.
-std::vector<int64_t> balanced_layers(const PlanSpace& space,
-                                     const PlanPoint& point) {
-  const int64_t stages = point.of(Stages);
-  std::vector<int64_t> best;
-  double least = std::numeric_limits<double>::infinity();
-  if (divides(point, space.layers)) {
-    least = most_work(space, even_layers(space.layers, stages));
-  }
-  const auto most_at_head = static_cast<int64_t>(std::ceil(space.head)) + 1;
-  for (int64_t at_head = 1; at_head <= most_at_head; ++at_head) {
-    for (const int64_t at_embedding : {0, 1}) {
-      const int64_t counted = space.layers + at_embedding + at_head;
-      if (!divides(point, counted)) continue;
-      // The head must fit into one chunk, the last.
-      if (point.chunks > 1 && at_head * stages * point.chunks > counted) {
-        continue;
-      }
-      std::vector<int64_t> layers = even_layers(counted, stages);
-      layers.front() -= at_embedding;
-      layers.back() -= at_head;
-      if (std::ranges::min(layers) < 1) continue;
-      const double work = most_work(space, layers);
-      if (work >= least) continue;
-      least = work;
-      best = std::move(layers);
-    }
-  }
-  return best;
-}
-
-}  // namespace
-
 std::vector<int64_t> stage_layers(const PlanSpace& space,
                                   const PlanPoint& point) {
-  if (!point.balanced) return {};
-  return balanced_layers(space, point);
+  return point.balanced ? balanced_layers(space, point)
+                        : std::vector<int64_t>();
 }
 
 std::vector<PlanPoint> plan_shapes(const PlanSpace& space) {
@@ -218,8 +225,9 @@ std::vector<PlanPoint> plan_shapes(const PlanSpace& space) {
         shape.of(Tensor) = tensor;
         shape.of(Sequence) = sequence;
         shape.of(held) = data;
-        if (held == Replicas && data > 1 && space.features.zero_one)
+        if (held == Replicas && data > 1 && space.features.zero_one) {
           shape.zero = 1;
+        }
         if (!allows(space, shape)) continue;
         if (tensor > 1 && space.features.tokens_over_tensor) {
           shape.tokens_over_tensor = true;
@@ -244,19 +252,14 @@ std::vector<PlanPoint> plan_passes(const PlanSpace& space,
     }
     PlanPoint pass = shape;
     pass.microbatches = parts;
-    pass.chunks = 1;
-    pass.balanced = false;
     const auto add = [&] {
       for (pass.remat = 0; pass.remat < space.remats.size(); ++pass.remat) {
         passes.push_back(pass);
       }
     };
     const int64_t stages = shape.of(Stages);
-    if (stages == 1) {
-      add();
-      continue;
-    }
-    const bool interleaves = space.features.interleaves && parts % stages == 0;
+    const bool interleaves =
+        space.features.interleaves && stages > 1 && parts % stages == 0;
     const int64_t most_chunks =
         interleaves ? std::min(kMostChunks, space.layers / stages + 1) : 1;
     for (pass.chunks = 1; pass.chunks <= most_chunks; ++pass.chunks) {
@@ -286,48 +289,25 @@ std::vector<PlanPoint> plan_points(const PlanSpace& space,
       split.zero = zero;
       split.innermost = space.fixed ? space.fixed->innermost : Tensor;
       points.push_back(split);
-      if (space.fixed) continue;
       // Views of experts have only one order.
-      if (space.devices <= space.domain || split.experts > 1) continue;
+      if (space.fixed || space.devices <= space.domain || split.experts > 1) {
+        continue;
+      }
       int last = kPlanAxes - 1;
       while (last > 0 && split.sizes[last] == 1) --last;
       for (int axis = 0; axis < last; ++axis) {
         if (split.sizes[axis] == 1) continue;
         split.innermost = static_cast<PlanAxis>(axis);
         const bool is_whole = split.of(Tensor) == 1 && split.of(Sequence) == 1;
-        const bool moves = space.features.moves_axes ||
-                           (split.innermost == Stages && is_whole);
-        if (!moves) continue;
-        points.push_back(split);
+        if (space.features.moves_axes ||
+            (split.innermost == Stages && is_whole)) {
+          points.push_back(split);
+        }
       }
     }
   }
   return points;
 }
-
-namespace {
-
-int64_t smallest_factor(int64_t number) {
-  for (int64_t factor = 2; factor <= number / factor; ++factor) {
-    if (number % factor == 0) return factor;
-  }
-  return number;
-}
-
-// Returns whether the space contains the pass.
-bool is_in(const PlanSpace& space, const PlanPoint& pass) {
-  const int64_t stages = pass.of(Stages);
-  if (stages > space.layers || space.batch % pass.data() != 0) return false;
-  for (int i = 0; i < kPlanAxes; ++i) {
-    const auto axis = static_cast<PlanAxis>(i);
-    if (pass.sizes[i] > 1 && !may_cut(space, axis)) return false;
-  }
-  return allows(space, pass) &&
-         space.devices / stages % (pass.experts * pass.expert_tensor) == 0 &&
-         contains(plan_passes(space, pass), pass);
-}
-
-}  // namespace
 
 std::vector<PlanPoint> plan_neighbours(const PlanSpace& space,
                                        const PlanPoint& pass) {

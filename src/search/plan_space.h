@@ -30,6 +30,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/checked.h"
 #include "core/mesh.h"
 #include "search/best_first.h"
 
@@ -53,8 +54,8 @@ struct PlanPoint {
   bool balanced = false;  // stages have the layers of stage_layers()
   size_t remat = 0;       // index into PlanSpace::remats
 
-  int64_t of(PlanAxis axis) const { return sizes[static_cast<size_t>(axis)]; }
-  int64_t& of(PlanAxis axis) { return sizes[static_cast<size_t>(axis)]; }
+  int64_t of(PlanAxis axis) const { return nth(sizes, axis); }
+  int64_t& of(PlanAxis axis) { return nth(sizes, axis); }
   // Returns the number of data-parallel groups, which hold different sequences.
   int64_t data() const { return of(PlanAxis::Replicas) * of(PlanAxis::Shards); }
   auto operator<=>(const PlanPoint&) const = default;

@@ -2,7 +2,7 @@
 #include "serve/degrees.h"
 
 #include <algorithm>
-#include <map>
+#include <array>
 #include <set>
 #include <utility>
 
@@ -29,10 +29,8 @@ std::vector<Sample> samples_of(const ServedWeights& model) {
   std::vector<bool> loaded(model.folding->classes.size(), false);
   for (size_t g = 0; g < model.groups.groups.size(); ++g) {
     if (!model.loaded[g]) continue;
-    for (const auto& m :
-         model.groups.forms[model.groups.groups[g].form].members) {
-      loaded[m.kind] = true;
-    }
+    const auto& form = model.groups.forms[model.groups.groups[g].form];
+    for (const auto& member : form.members) loaded[member.kind] = true;
   }
   std::vector<Sample> samples;
   for (size_t i = 0; i < model.folding->classes.size(); ++i) {
@@ -52,14 +50,14 @@ std::vector<Sample> samples_of(const ServedWeights& model) {
 }
 
 std::string of_ranks(int64_t degree) {
-  return " " + std::string("not divisible by ") + count_text(degree);
+  return " not divisible by " + count_text(degree);
 }
 
 // Returns " of the vision tower"; "" for the language model.
 std::string tower_of(std::string_view name) {
   if (!in_other_tower(name)) return "";
-  return !contains(name, "audio") ? " of the vision tower"
-                                  : " of the audio tower";
+  return contains(name, "audio") ? " of the audio tower"
+                                 : " of the vision tower";
 }
 
 std::string head_noun(const Sample& sample) {
@@ -75,13 +73,12 @@ std::string head_noun(const Sample& sample) {
 std::string head_problem(const Sample& sample, int64_t degree) {
   const ServedDim& dim = sample.dim;
   const int64_t count = dim.count > 0 ? dim.count : dim.size;
-  const bool fewer = dim.role == DimRole::KvHeads && count < degree;
-  const bool even = fewer ? degree % count == 0 : count % degree == 0;
-  if (even) return "";
-  if (fewer) {
+  if (dim.role == DimRole::KvHeads && count < degree) {
+    if (degree % count == 0) return "";
     return count_text(degree) + " is not a multiple of " + count_text(count) +
            " " + head_noun(sample);
   }
+  if (count % degree == 0) return "";
   return count_text(count) + " " + head_noun(sample) + " are" +
          of_ranks(degree);
 }
@@ -133,11 +130,9 @@ std::string problem_of(const Sample& sample, const Engine& engine,
                            "the MLP width" + tower_of(sample.name));
     case DimRole::Width:
       return width_problem(dim, degree, "the expert width");
-    case DimRole::Experts:
-    case DimRole::Whole:
-      break;
+    default:
+      return "";
   }
-  return "";
 }
 
 std::string block_problem(const Sample& sample, int64_t degree) {
@@ -178,8 +173,7 @@ std::string expert_problem(int64_t experts, const Engine& engine,
 }
 
 void add_once(std::vector<std::string>& texts, std::string text) {
-  if (text.empty()) return;
-  if (!contains(texts, text)) texts.push_back(std::move(text));
+  if (!text.empty() && !contains(texts, text)) texts.push_back(std::move(text));
 }
 
 bool keeps_latents(const Facts& facts) {
@@ -202,11 +196,9 @@ std::vector<std::string> problems(const std::vector<Sample>& samples,
     add_once(found, problem_of(sample, engine, degree));
   }
   // Check blocks only if nothing simpler is wrong.
-  if (found.empty()) {
-    for (const Sample& sample : samples) {
-      const int64_t degree = degree_of(sample.dim.role, layout);
-      if (found.empty()) add_once(found, block_problem(sample, degree));
-    }
+  for (const Sample& sample : samples) {
+    if (!found.empty()) break;
+    add_once(found, block_problem(sample, degree_of(sample.dim.role, layout)));
   }
   add_once(found, expert_problem(experts, engine,
                                  degree_of(DimRole::Experts, layout)));
@@ -257,24 +249,11 @@ std::set<int64_t> powers_of_two() {
   return degrees;
 }
 
-std::set<int64_t> common_degrees() {
-  std::set<int64_t> degrees = powers_of_two();
-  for (int64_t d = 1; d <= kSmallDegrees; ++d) degrees.insert(d);
-  return degrees;
-}
-
 }  // namespace
 
 std::string_view degree_name(DegreeOf of) {
-  switch (of) {
-    case DegreeOf::Experts:
-      return "ep";
-    case DegreeOf::Data:
-      return "dp";
-    case DegreeOf::Tensor:
-      break;
-  }
-  return "tp";
+  constexpr std::array<std::string_view, 3> kNames = {"tp", "ep", "dp"};
+  return nth(kNames, of);
 }
 
 std::string others_text(const EngineMesh& mesh, DegreeOf of, bool experts) {
@@ -335,7 +314,8 @@ std::vector<DegreeVerdict> degree_verdicts(const ServedWeights& model,
     return of.tp * of.dp * of.pp <= kMaxDevices;
   };
 
-  std::set<int64_t> shown = common_degrees();
+  std::set<int64_t> shown = powers_of_two();
+  for (int64_t d = 1; d <= kSmallDegrees; ++d) shown.insert(d);
   shown.insert(mesh.tp);
   for (int64_t tp = 1; tp <= kLargestDegree; ++tp) {
     EngineMesh other = mesh;
@@ -345,11 +325,8 @@ std::vector<DegreeVerdict> degree_verdicts(const ServedWeights& model,
     DegreeVerdict verdict =
         judge(DegreeOf::Tensor, tp, layout_of(engine, other), tp == mesh.tp,
               is_shown);
-    if (verdict.legal || is_shown) {
-      verdicts.push_back(std::move(verdict));
-    }
+    if (verdict.legal || is_shown) verdicts.push_back(std::move(verdict));
   }
-  const bool over_dp = engine.experts_over_dp || mesh.dp_attention;
   if (experts > 0) {
     EngineMesh with = mesh;
     with.expert_parallel = true;
@@ -365,7 +342,7 @@ std::vector<DegreeVerdict> degree_verdicts(const ServedWeights& model,
                                mesh.expert_parallel && ep == asked));
     }
   }
-  if (over_dp && experts > 0) {
+  if (experts > 0 && (engine.experts_over_dp || mesh.dp_attention)) {
     std::set<int64_t> degrees = powers_of_two();
     degrees.insert(mesh.dp);
     for (const int64_t dp : degrees) {

@@ -2,6 +2,7 @@
 #include "serve/draft.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "base/checked.h"
@@ -13,10 +14,6 @@ namespace {
 
 std::string draft_text(const ServingInput& input) {
   return "draft " + in_backticks(input.draft->manifest->title);
-}
-
-int64_t vocabulary_of(const ServedWeights& model) {
-  return step_widths(model, WeightsInput().layout).vocab;
 }
 
 EngineMesh draft_mesh(const ServingInput& input) {
@@ -39,24 +36,18 @@ std::optional<int64_t> plain_token_bytes(
   return sum;
 }
 
-std::optional<std::vector<CacheLayer>> layers_of_draft(
-    const ServingInput& input, Diagnostics& diags) {
-  const Facts& facts = input.draft->manifest->facts;
-  auto layers = cache_layers(facts, 0, facts.layers.value_or(0), input.mesh.tp,
-                             input.kv_dtype);
-  if (layers) return layers;
-  return diags.error(
-      Code::MissingFacts, {},
-      "what the layers of " + draft_text(input) + " cache is unknown");
+std::optional<std::vector<CacheLayer>> all_layers(const ServedWeights& model,
+                                                  const ServingInput& input) {
+  const Facts& facts = model.manifest->facts;
+  return cache_layers(facts, 0, facts.layers.value_or(0), input.mesh.tp,
+                      input.kv_dtype);
 }
 
 // Sizes the cache as SGLang does: a layer of the draft like a layer of the
 // model.
 bool size_as_the_model(const ServedWeights& model, const ServingInput& input,
                        ServedDraft& draft, Diagnostics& diags) {
-  const Facts& facts = model.manifest->facts;
-  const auto of_model = cache_layers(facts, 0, facts.layers.value_or(0),
-                                     input.mesh.tp, input.kv_dtype);
+  const auto of_model = all_layers(model, input);
   const auto tokens =
       of_model ? plain_token_bytes(*of_model) : std::optional<int64_t>();
   const auto own = plain_token_bytes(draft.layers);
@@ -92,11 +83,11 @@ std::optional<ServedDraft> served_draft(const ServedWeights& model,
         .help("leave out `--stages`, or `--draft`");
   }
   ServedDraft draft;
-  WeightsInput how;
-  how.layout = layout_of(*input.engine, draft_mesh(input));
-  how.vocab_multiple = input.engine->vocab_multiple;
-  how.engine = input.engine;
-  how.card = input.device.generation;
+  const WeightsInput how = {
+      .engine = input.engine,
+      .card = input.device.generation,
+      .layout = layout_of(*input.engine, draft_mesh(input)),
+      .vocab_multiple = input.engine->vocab_multiple};
   const std::vector<bool> all(input.draft->groups.groups.size(), true);
   const auto weights = rank_weights(*input.draft, all, how);
   if (!weights) {
@@ -104,8 +95,12 @@ std::optional<ServedDraft> served_draft(const ServedWeights& model,
                        "bytes of the draft's weights exceed 63 bits");
   }
   draft.weights = *weights;
-  auto layers = layers_of_draft(input, diags);
-  if (!layers) return std::nullopt;
+  auto layers = all_layers(*input.draft, input);
+  if (!layers) {
+    return diags.error(
+        Code::MissingFacts, {},
+        "what the layers of " + draft_text(input) + " cache is unknown");
+  }
   draft.layers = *std::move(layers);
   if (!blocks && !size_as_the_model(model, input, draft, diags)) {
     return std::nullopt;
@@ -130,13 +125,13 @@ void add_draft_problems(const ServedWeights& model, const ServingInput& input,
     }
     return found;
   };
-  for (std::string& problem : cut_at(draft_mesh(input))) {
-    answer.problems.push_back(std::move(problem));
-  }
+  std::ranges::move(cut_at(draft_mesh(input)),
+                    std::back_inserter(answer.problems));
   refuse_degrees(answer.verdicts, draft_mesh(input), cut_at);
   if (input.engine->pool == PoolKind::Blocks) {
-    const int64_t own = vocabulary_of(*input.draft);
-    const int64_t of_model = vocabulary_of(model);
+    const Mesh layout = WeightsInput().layout;
+    const int64_t own = step_widths(*input.draft, layout).vocab;
+    const int64_t of_model = step_widths(model, layout).vocab;
     if (own != of_model) {
       answer.problems.push_back(draft_text(input) + " has a vocabulary of " +
                                 count_text(own) + ", the model one of " +

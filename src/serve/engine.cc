@@ -6,6 +6,8 @@
 #include <cmath>
 #include <utility>
 
+#include "base/words.h"
+
 namespace shardplan {
 namespace {
 
@@ -124,8 +126,7 @@ constexpr std::array<Engine, 2> kEngines = {{
 std::span<const Engine> engines() { return kEngines; }
 
 const Engine* find_engine(std::string_view name) {
-  const auto found = std::ranges::find(kEngines, name, &Engine::name);
-  return found == kEngines.end() ? nullptr : &*found;
+  return find_named(kEngines, name);
 }
 
 Mesh layout_of(const Engine& engine, const EngineMesh& mesh) {

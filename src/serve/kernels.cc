@@ -208,6 +208,11 @@ Int128 per(Int128 numbers, int64_t group) {
   return (numbers + group - 1) / group;
 }
 
+// Returns the scales of a row, or its zero points.
+Int128 groups_of(const StoredMatrix& of, const Padded& size) {
+  return of.group == 0 ? 1 : per(size.columns, of.group);
+}
+
 Int128 scale_bytes(const StoredMatrix& of, const Padded& size, ScaleForm form) {
   switch (of.packing) {
     case Packing::Plain:
@@ -217,7 +222,7 @@ Int128 scale_bytes(const StoredMatrix& of, const Padded& size, ScaleForm form) {
     case Packing::Nvfp4:
       return size.rows * per(size.columns, kNvfp4Group);
     case Packing::Ints:
-      return 2 * size.rows * (of.group == 0 ? 1 : per(size.columns, of.group));
+      return 2 * size.rows * groups_of(of, size);
     case Packing::Fp8Blocks:
       break;
   }
@@ -233,22 +238,15 @@ Int128 scale_bytes(const StoredMatrix& of, const Padded& size, ScaleForm form) {
   return 4 * per(size.rows, kFp8Block) * along;
 }
 
-Int128 zero_bits(const StoredMatrix& of, const Padded& size, int64_t bits) {
-  return size.rows * (of.group == 0 ? 1 : per(size.columns, of.group)) * bits;
-}
-
-Int128 added_to_bias(const KernelRow& row, const StoredMatrix& of,
-                     const MatrixSize& size) {
-  constexpr int64_t kNarrow = 2;
-  const int64_t bytes = row.form.wide_biases ? 2 * kNarrow : kNarrow;
-  return padded(of, size, row.form.biases).rows * bytes -
-         Int128{size.rows} * kNarrow;
-}
-
 Int128 added_to_one(const KernelRow& row, const StoredMatrix& of,
                     const MatrixSize& size) {
-  if (of.bias) return added_to_bias(row, of, size);
   const KernelForm& form = row.form;
+  if (of.bias) {
+    constexpr int64_t kNarrow = 2;
+    const int64_t bytes = form.wide_biases ? 2 * kNarrow : kNarrow;
+    return padded(of, size, form.biases).rows * bytes -
+           Int128{size.rows} * kNarrow;
+  }
   const Padded plain = {size.rows, size.columns};
   const Int128 stored = plain.rows * plain.columns * of.bits / kByteBits +
                         scale_bytes(of, plain, ScaleForm::Stored);
@@ -270,13 +268,14 @@ Int128 added_to_one(const KernelRow& row, const StoredMatrix& of,
                          ScaleForm::Stored);
   }
   if (of.zeros == ZeroPoints::Unused && form.frees_zeros) {
-    bytes -= zero_bits(of, plain, of.bits) / kByteBits;
+    bytes -= plain.rows * groups_of(of, plain) * of.bits / kByteBits;
   }
   if (of.zeros == ZeroPoints::Used) {
     constexpr int64_t kWide = 16;
-    bytes += (zero_bits(of, kept, form.wide_zeros ? kWide : of.bits) -
-              zero_bits(of, plain, of.bits)) /
-             kByteBits;
+    bytes +=
+        (kept.rows * groups_of(of, kept) * (form.wide_zeros ? kWide : of.bits) -
+         plain.rows * groups_of(of, plain) * of.bits) /
+        kByteBits;
   }
   return bytes - stored;
 }
@@ -373,19 +372,9 @@ MatrixSize matrix_size(const StoredMatrix& matrix, const Shape& local) {
 }
 
 std::string_view packing_title(Packing packing) {
-  switch (packing) {
-    case Packing::Plain:
-      return "unquantised";
-    case Packing::Fp8Blocks:
-      return "FP8";
-    case Packing::Ints:
-      return "integer";
-    case Packing::Nvfp4:
-      return "NVFP4";
-    case Packing::Mxfp4:
-      return "MXFP4";
-  }
-  return "";
+  constexpr std::array<std::string_view, 5> kTitles = {
+      "unquantised", "FP8", "integer", "NVFP4", "MXFP4"};
+  return nth(kTitles, packing);
 }
 
 std::optional<int64_t> added_bytes(const KernelRow& row,

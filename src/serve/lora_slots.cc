@@ -19,53 +19,26 @@ constexpr std::array<int64_t, 9> kRanks = {1,   8,   16,  32, 64,
 
 // Models whose class in vLLM lists `embed_tokens` and `lm_head` in its
 // `embedding_modules`: both have slots unless targets are given.
-constexpr std::array<std::string_view, 29> kWithVocabulary = {
-    "apertus",
-    "cwm",
-    "ernie4_5",
-    "exaone4",
-    "exaone_moe",
-    "falcon_h1",
-    "granite",
-    "granitemoe",
-    "granitemoehybrid",
-    "granitemoeshared",
-    "hyperclovax",
-    "jamba",
-    "lfm2",
-    "lfm2_moe",
-    "llama",
-    "llama4",
-    "llama4_text",
-    "mixtral",
-    "nemotron",
-    "nemotron_h",
-    "phi3",
-    "phimoe",
-    "qwen3",
-    "qwen3_5",
-    "qwen3_5_moe",
-    "qwen3_5_moe_text",
-    "qwen3_5_text",
-    "qwen3_moe",
-    "solar_open"};
-constexpr std::array<std::string_view, 2> kWithEmbedding = {"cohere",
-                                                            "cohere2"};
+constexpr std::string_view kWithVocabulary =
+    "apertus cwm ernie4_5 exaone4 exaone_moe falcon_h1 granite granitemoe "
+    "granitemoehybrid granitemoeshared hyperclovax jamba lfm2 lfm2_moe llama "
+    "llama4 llama4_text mixtral nemotron nemotron_h phi3 phimoe qwen3 qwen3_5 "
+    "qwen3_5_moe qwen3_5_moe_text qwen3_5_text qwen3_moe solar_open";
+constexpr std::string_view kWithEmbedding = "cohere cohere2";
 
 // Layers that engines fuse, and adapt together.
-constexpr std::array<std::array<std::string_view, 4>, 3> kJoined = {
-    {{"q_proj", "k_proj", "v_proj", "qkv_proj"},
-     {"gate_proj", "up_proj", "gate_up_proj", ""},
-     {"w1", "w3", "", ""}}};
+constexpr std::array<std::string_view, 3> kJoined = {
+    "q_proj k_proj v_proj qkv_proj", "gate_proj up_proj gate_up_proj", "w1 w3"};
 
 bool is_target(const LoraSlots& slots, std::string_view module) {
-  if (contains(slots.targets, module)) return true;
-  return std::ranges::any_of(kJoined, [&](const auto& joined) {
-    return contains(joined, module) &&
-           std::ranges::any_of(joined, [&](std::string_view other) {
-             return !other.empty() && contains(slots.targets, other);
+  const auto is_joined = [&](std::string_view joined) {
+    return has_word(joined, module) &&
+           std::ranges::any_of(slots.targets, [&](const std::string& target) {
+             return has_word(joined, target);
            });
-  });
+  };
+  return contains(slots.targets, module) ||
+         std::ranges::any_of(kJoined, is_joined);
 }
 
 bool is_router(std::string_view module) {
@@ -94,10 +67,10 @@ std::vector<std::string> slot_problems(const LoraSlots& slots,
                                        const Engine& engine,
                                        const EngineMesh& mesh,
                                        bool has_experts) {
-  std::vector<std::string> problems;
   if (slots.count == 0 || !engine.shares_loras || !slots.fully_sharded) {
-    return problems;
+    return {};
   }
+  std::vector<std::string> problems;
   if (slots.rank % mesh.tp != 0) {
     problems.push_back("`--fully-sharded-loras` shards a rank of " +
                        count_text(slots.rank) + ", which is not divisible by " +
@@ -128,8 +101,8 @@ VocabularySlots vocabulary_slots(const LoraSlots& slots, const Engine& engine,
             contains(slots.targets, std::string_view("lm_head"))};
   }
   if (!engine.shares_loras) return {};
-  const bool both = contains(kWithVocabulary, model_type);
-  return {both || contains(kWithEmbedding, model_type), both};
+  const bool both = has_word(kWithVocabulary, model_type);
+  return {both || has_word(kWithEmbedding, model_type), both};
 }
 
 Int128 slot_bytes(const LoraSlots& slots, const MatrixSize& size,

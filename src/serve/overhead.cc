@@ -2,6 +2,7 @@
 #include "serve/overhead.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <utility>
 
@@ -51,11 +52,12 @@ Int128 step_bytes(const StepWidths& w, int64_t tokens, int64_t sequences,
 Bracket step_activations(const StepWidths& widths, int64_t tokens,
                          int64_t sequences) {
   // Logits are gathered, then cast; sampling sorts a copy of them.
-  return {capped(step_bytes(widths, tokens, std::min(sequences, tokens), 1, 0)),
-          capped(step_bytes(widths, tokens, std::min(sequences, tokens), 8, 2)),
-          capped(2 * step_bytes(widths, tokens, std::min(sequences, tokens), 16,
-                                4) +
-                 512 * kMiB)};
+  const auto peak = [&](int64_t chosen, int64_t logit_copies) {
+    return step_bytes(widths, tokens, std::min(sequences, tokens), chosen,
+                      logit_copies);
+  };
+  return {capped(peak(1, 0)), capped(peak(8, 2)),
+          capped(2 * peak(16, 4) + 512 * kMiB)};
 }
 
 }  // namespace
@@ -77,7 +79,6 @@ StepWidths step_widths(const ServedWeights& model, const Mesh& layout) {
     const std::string& name = model.folding->folded_names[c.folded];
     const TensorType& type = model.manifest->type(c.first);
     const ParameterKind& kind = *model.kinds[i];
-    const bool single = is_single_expert(name);
     const bool expert = is_expert_name(name);
     const size_t rank = kind.size();
     if (rank < 2) continue;
@@ -88,8 +89,7 @@ StepWidths step_widths(const ServedWeights& model, const Mesh& layout) {
         const int64_t held = held_elements(dim, degree_of(dim.role, layout), 1);
         if (dim.role == DimRole::Vocabulary) {
           widths.vocab = std::max(widths.vocab, dim.size);
-          const int64_t other = type.shape[rank - 1 - d];
-          widths.hidden = std::max(widths.hidden, other);
+          widths.hidden = std::max(widths.hidden, type.shape[rank - 1 - d]);
         } else if (dim.role == DimRole::Experts) {
           widths.experts = std::max(widths.experts, dim.size);
         } else if (!gives) {
@@ -104,14 +104,14 @@ StepWidths step_widths(const ServedWeights& model, const Mesh& layout) {
         }
       }
     }
-    if (single) {
+    if (is_single_expert(name)) {
       widths.experts =
           std::max(widths.experts, model.manifest->facts.experts.value_or(1));
     }
   }
   const auto largest = [](const std::map<std::string, int64_t>& of) {
     int64_t most = 0;
-    for (const auto& entry : of) most = std::max(most, entry.second);
+    for (const auto& [_, outputs] : of) most = std::max(most, outputs);
     return most;
   };
   widths.attention = largest(attention);
@@ -121,15 +121,9 @@ StepWidths step_widths(const ServedWeights& model, const Mesh& layout) {
 }
 
 std::string_view memory_part_name(MemoryPart part) {
-  switch (part) {
-    case MemoryPart::Rest:
-      return "rest";
-    case MemoryPart::Before:
-      return "before";
-    case MemoryPart::InShare:
-      break;
-  }
-  return "share";
+  constexpr std::array<std::string_view, 3> kNames = {"share", "rest",
+                                                      "before"};
+  return nth(kNames, part);
 }
 
 std::vector<Overhead> overheads(const Engine& engine, const StepWidths& widths,
@@ -137,22 +131,17 @@ std::vector<Overhead> overheads(const Engine& engine, const StepWidths& widths,
   const MemoryPart step = engine.share == MemoryShare::OfTotal
                               ? MemoryPart::InShare
                               : MemoryPart::Rest;
-  std::vector<Overhead> rows;
-  rows.push_back(
+  std::vector<Overhead> rows = {
       {"activations", "activations of the largest step",
        step_activations(widths, settings.batched_tokens, settings.sequences),
-       step, "from the model's widths"});
-  rows.push_back({"graphs",
-                  "captured graphs",
-                  {96 * kMiB, 512 * kMiB, 3584 * kMiB},
-                  step,
-                  "logs of vLLM and SGLang: 0.11 to 1.44 GiB; aiconfigurator "
-                  "reserves 3.5 GiB"});
-  rows.push_back({"runtime",
-                  "runtime, outside the allocator",
-                  {64 * kMiB, 256 * kMiB, 1024 * kMiB},
-                  step,
-                  "logs of vLLM: 0.16 to 0.25 GiB"});
+       step, "from the model's widths"},
+      {"graphs", "captured graphs", Bracket{96 * kMiB, 512 * kMiB, 3584 * kMiB},
+       step,
+       "logs of vLLM and SGLang: 0.11 to 1.44 GiB; aiconfigurator reserves 3.5 "
+       "GiB"},
+      {"runtime", "runtime, outside the allocator",
+       Bracket{64 * kMiB, 256 * kMiB, 1024 * kMiB}, step,
+       "logs of vLLM: 0.16 to 0.25 GiB"}};
   const auto add_before = [&](std::string name, std::string title,
                               OutsideRange range) {
     rows.push_back({std::move(name), std::move(title),

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <tuple>
 #include <utility>
 
 #include "base/checked.h"
@@ -31,7 +32,7 @@ struct Bucket {
   int64_t token_bytes = 0;
   int64_t window = 0;
   bool state = false;
-  int64_t layers = 0;
+  int64_t layers = 1;
   int64_t block = 0;   // tokens of a page
   int64_t page = 0;    // bytes, padded
   int64_t states = 1;  // per sequence, if it is a state
@@ -39,21 +40,20 @@ struct Bucket {
 
 std::vector<Bucket> buckets_of(const std::vector<CacheLayer>& layers) {
   std::vector<Bucket> buckets;
-  const auto add = [&](const Bucket& wanted) {
+  const auto add = [&](int64_t bytes, int64_t window, bool state) {
+    if (bytes <= 0) return;
     for (Bucket& bucket : buckets) {
-      if (bucket.token_bytes == wanted.token_bytes &&
-          bucket.window == wanted.window && bucket.state == wanted.state) {
+      if (std::tie(bucket.token_bytes, bucket.window, bucket.state) ==
+          std::tie(bytes, window, state)) {
         ++bucket.layers;
         return;
       }
     }
-    buckets.push_back(wanted);
+    buckets.push_back({bytes, window, state});
   };
   for (const CacheLayer& layer : layers) {
-    if (layer.token_bytes > 0) {
-      add({layer.token_bytes, layer.window, false, 1, 0, 0, 1});
-    }
-    if (layer.state_bytes > 0) add({layer.state_bytes, 0, true, 1, 0, 0, 1});
+    add(layer.token_bytes, layer.window, false);
+    add(layer.state_bytes, 0, true);
   }
   return buckets;
 }
@@ -94,11 +94,6 @@ int64_t block_beside_states(const std::vector<CacheLayer>& layers,
   return narrowed(pages * unit);
 }
 
-bool see_all(const std::vector<Bucket>& buckets) {
-  return std::ranges::all_of(
-      buckets, [](const Bucket& b) { return !b.state && b.window == 0; });
-}
-
 bool same_window(const std::vector<Bucket>& buckets) {
   return std::ranges::all_of(buckets, [&](const Bucket& b) {
     return !b.state && b.window == buckets.front().window;
@@ -125,8 +120,8 @@ std::optional<CachePool> one_group(const std::vector<Bucket>& buckets,
 // Gives all pages one size: smaller pages hold more tokens if the sizes divide;
 // otherwise they are padded.
 void unify_pages(std::vector<Bucket>& buckets) {
-  int64_t largest = 0;
-  for (const Bucket& b : buckets) largest = std::max(largest, b.page);
+  const int64_t largest =
+      std::ranges::max_element(buckets, {}, &Bucket::page)->page;
   for (Bucket& b : buckets) {
     if (!b.state && largest % b.page == 0) b.block *= largest / b.page;
     b.page = largest;
@@ -136,12 +131,10 @@ void unify_pages(std::vector<Bucket>& buckets) {
 // Returns the number of layers per group: that of the smallest bucket, or of
 // the largest if that is less than one and a half times as many.
 int64_t layers_of_group(const std::vector<Bucket>& buckets) {
-  int64_t least = INT64_MAX;
-  int64_t most = 0;
-  for (const Bucket& b : buckets) {
-    least = std::min(least, b.layers);
-    most = std::max(most, b.layers);
-  }
+  const int64_t least =
+      std::ranges::min_element(buckets, {}, &Bucket::layers)->layers;
+  const int64_t most =
+      std::ranges::max_element(buckets, {}, &Bucket::layers)->layers;
   return 2 * most < 3 * least ? most : least;
 }
 
@@ -159,9 +152,7 @@ std::optional<CachePool> block_pool(const std::vector<CacheLayer>& layers,
     if (page > INT64_MAX) return std::nullopt;
     b.page = static_cast<int64_t>(page);
   }
-  if (see_all(buckets) || same_window(buckets)) {
-    return one_group(buckets, request, bytes);
-  }
+  if (same_window(buckets)) return one_group(buckets, request, bytes);
   unify_pages(buckets);
   const int64_t size = layers_of_group(buckets);
   const Int128 block_bytes = Int128{size} * buckets.front().page;
@@ -206,8 +197,8 @@ TokenBytes token_bytes(const std::vector<CacheLayer>& layers) {
 std::optional<CachePool> token_pool(const std::vector<CacheLayer>& layers,
                                     const PoolRequest& request, int64_t bytes) {
   const TokenBytes sum = token_bytes(layers);
-  if (sum.all + sum.windows + sum.states == 0) return std::nullopt;
-  if (sum.all + sum.windows > INT64_MAX / 2 || sum.states > INT64_MAX / 2) {
+  if (sum.all + sum.windows + sum.states == 0 ||
+      sum.all + sum.windows > INT64_MAX / 2 || sum.states > INT64_MAX / 2) {
     return std::nullopt;
   }
   CachePool pool;
@@ -247,10 +238,6 @@ std::optional<CachePool> token_pool(const std::vector<CacheLayer>& layers,
   return pool;
 }
 
-}  // namespace
-
-namespace {
-
 // Transformers stores as many tokens as a convolution spans; both engines store
 // only those before the newest (vLLM, mamba_utils.py: conv_kernel - 1; SGLang,
 // mamba_utils.py).
@@ -281,12 +268,10 @@ std::optional<std::vector<CacheLayer>> cache_layers(const Facts& facts,
       one = served_state(one);
       const auto bytes =
           kv_bytes(kv_share(one, sharding, request), one.dtype.value_or(dtype));
-      const auto sum =
-          bytes ? checked_add(*bytes, one.recurrent ? layer.state_bytes
-                                                    : layer.token_bytes)
-                : std::nullopt;
+      int64_t& all = one.recurrent ? layer.state_bytes : layer.token_bytes;
+      const auto sum = bytes ? checked_add(*bytes, all) : std::nullopt;
       if (!sum) return std::nullopt;
-      (one.recurrent ? layer.state_bytes : layer.token_bytes) = *sum;
+      all = *sum;
       if (one.recurrent) continue;
       layer.window = one.window;
       layer.latent = one.latent > 0;

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <tuple>
 #include <utility>
 
 #include "base/checked.h"
@@ -63,16 +65,12 @@ std::optional<std::vector<StageRange>> ranges_of(const ServedWeights& model,
   if (!plan) return std::nullopt;
   std::vector<StageRange> ranges;
   for (int64_t stage = 0; stage < plan->stages; ++stage) {
-    StageRange range;
+    StageRange& range = ranges.emplace_back();
     range.label = stage_label(*plan, model.groups, stage);
-    const auto& [begin, end] = plan->ranges[static_cast<size_t>(stage)];
-    range.begin = begin;
-    range.end = end;
+    std::tie(range.begin, range.end) = nth(plan->ranges, stage);
     for (size_t g = 0; g < groups; ++g) {
-      const auto& on = plan->stages_of[g];
-      range.held.push_back(contains(on, stage));
+      range.held.push_back(contains(plan->stages_of[g], stage));
     }
-    ranges.push_back(std::move(range));
   }
   return ranges;
 }
@@ -112,18 +110,6 @@ Bracket left_of(const Bracket& share, int64_t weights, const Bracket& inside) {
   return {share.lower - weights - inside.upper,
           share.estimate - weights - inside.estimate,
           share.upper - weights - inside.lower};
-}
-
-DefaultsInput defaults_input(const Manifest& manifest,
-                             const ServingInput& input) {
-  DefaultsInput in;
-  in.device = input.device.name;
-  in.device_bytes = input.device.nominal;
-  in.mesh = input.mesh;
-  in.latent = manifest.facts.kv_latent.has_value();
-  in.batched_tokens = input.batched_tokens;
-  in.sequences = input.sequences;
-  return in;
 }
 
 int64_t available_at(const ServedStage& stage, size_t end) {
@@ -240,7 +226,13 @@ std::optional<Serving> serve(const ServedWeights& model,
   answer.batch = input.batch;
   answer.kv_dtype = input.kv_dtype;
   answer.uncounted = uncounted(manifest.facts);
-  answer.settings = engine.defaults(defaults_input(manifest, input));
+  answer.settings =
+      engine.defaults({.device = input.device.name,
+                       .device_bytes = input.device.nominal,
+                       .mesh = input.mesh,
+                       .latent = manifest.facts.kv_latent.has_value(),
+                       .batched_tokens = input.batched_tokens,
+                       .sequences = input.sequences});
   answer.share_is_default = !input.share;
   if (input.share) answer.settings.share = *input.share;
   answer.overheads = overheads(engine, step_widths(model, answer.layout),
@@ -261,19 +253,19 @@ std::optional<Serving> serve(const ServedWeights& model,
 
   const auto ranges = ranges_of(model, input, diags);
   if (!ranges) return std::nullopt;
-  WeightsInput weights_input;
-  weights_input.layout = answer.layout;
-  weights_input.vocab_multiple = engine.vocab_multiple;
-  weights_input.whole_embedding = input.mesh.dp_attention && input.mesh.dp > 1;
-  weights_input.dtype = input.weight_dtype;
-  weights_input.whole_tower_heads = engine.whole_tower_heads;
-  weights_input.engine = &engine;
-  weights_input.card = input.device.generation;
-  weights_input.slots = input.slots;
-  PoolRequest request;
-  request.seq = input.seq;
-  request.block = input.block.value_or(engine.block);
-  request.tokens_in_flight = kStepsInFlight * answer.settings.batched_tokens;
+  const WeightsInput weights_input = {
+      .engine = &engine,
+      .card = input.device.generation,
+      .slots = input.slots,
+      .layout = answer.layout,
+      .vocab_multiple = engine.vocab_multiple,
+      .whole_embedding = input.mesh.dp_attention && input.mesh.dp > 1,
+      .dtype = input.weight_dtype,
+      .whole_tower_heads = engine.whole_tower_heads};
+  const PoolRequest request = {
+      .seq = input.seq,
+      .block = input.block.value_or(engine.block),
+      .tokens_in_flight = kStepsInFlight * answer.settings.batched_tokens};
   std::optional<ServedDraft> draft;
   if (input.draft != nullptr) {
     draft = served_draft(model, input, diags);
@@ -296,11 +288,9 @@ std::optional<Serving> serve(const ServedWeights& model,
     // The last stage, which computes logits, runs the draft.
     if (draft && &range == &ranges->back()) add_draft(*draft, stage);
     stage.available = left_of(answer.share_bytes, stage.weights.total, inside);
-    const std::array<int64_t, 3> ends = {
-        stage.available.lower, stage.available.estimate, stage.available.upper};
-    for (size_t end = 0; end < ends.size(); ++end) {
-      stage.pools[end] =
-          cache_pool(engine.pool, stage.layers, request, ends[end]);
+    for (size_t end = 0; end < stage.pools.size(); ++end) {
+      stage.pools[end] = cache_pool(engine.pool, stage.layers, request,
+                                    available_at(stage, end));
     }
     if (stage.pools[1]) {
       stage.cache_needed = bytes_for_sequences(
@@ -313,11 +303,9 @@ std::optional<Serving> serve(const ServedWeights& model,
   const auto order_of = [&](const ServedStage& stage) {
     return std::pair(stage_sequences(answer, stage, 1), available_at(stage, 1));
   };
-  for (size_t i = 1; i < answer.stages.size(); ++i) {
-    if (order_of(answer.stages[i]) < order_of(answer.stages[answer.decides])) {
-      answer.decides = i;
-    }
-  }
+  answer.decides =
+      to_size(std::ranges::min_element(answer.stages, {}, order_of) -
+              answer.stages.begin());
   answer.without_cache =
       answer.uncounted.empty() &&
       std::ranges::none_of(answer.stages, [](const ServedStage& stage) {
@@ -328,12 +316,9 @@ std::optional<Serving> serve(const ServedWeights& model,
     return slot_problems(input.slots, engine, mesh,
                          manifest.facts.experts.value_or(0) > 0);
   };
-  for (std::string& problem : slots_at(input.mesh)) {
-    answer.problems.push_back(std::move(problem));
-  }
-  for (std::string& remark : cut_remarks(model, engine, input.mesh)) {
-    answer.remarks.push_back(std::move(remark));
-  }
+  std::ranges::move(slots_at(input.mesh), std::back_inserter(answer.problems));
+  std::ranges::move(cut_remarks(model, engine, input.mesh),
+                    std::back_inserter(answer.remarks));
   if (input.all_degrees) {
     answer.verdicts = degree_verdicts(model, engine, input.mesh);
   }

@@ -59,35 +59,16 @@ constexpr std::array<PartNames, kWeightParts> kPartNames = {{
 }};
 
 bool is_floating(DType dtype) {
-  switch (dtype) {
-    case DType::F64:
-    case DType::F32:
-    case DType::F16:
-    case DType::BF16:
-      return true;
-    default:
-      return false;
-  }
+  return dtype == DType::F64 || dtype == DType::F32 || dtype == DType::F16 ||
+         dtype == DType::BF16;
 }
 
-WeightPart part_of(DimRole role) {
-  switch (role) {
-    case DimRole::Vocabulary:
-      return WeightPart::Vocabulary;
-    case DimRole::Heads:
-    case DimRole::KvHeads:
-    case DimRole::StateGroups:
-      return WeightPart::Attention;
-    case DimRole::Dense:
-      return WeightPart::Dense;
-    case DimRole::Width:
-    case DimRole::Experts:
-      return WeightPart::Experts;
-    case DimRole::Whole:
-      break;
-  }
-  return WeightPart::Whole;
-}
+// The part of a parameter whose first sharded dimension has a role, in the
+// order of DimRole.
+constexpr std::array<WeightPart, 8> kPartOfRole = {
+    WeightPart::Whole,     WeightPart::Vocabulary, WeightPart::Attention,
+    WeightPart::Attention, WeightPart::Attention,  WeightPart::Dense,
+    WeightPart::Experts,   WeightPart::Experts};
 
 // The bytes of one tensor of a class on a rank.
 struct RankBytes {
@@ -124,6 +105,7 @@ Local local_shape(const ServedWeights& model, const ParameterClass& c,
       served_parameter(kind, local.shape, expert, model.grouped_experts);
   for (size_t i = 0; i < kind.size(); ++i) {
     if (kind[i].axis == kLatentRank) local.of_latent = true;
+    const auto at = static_cast<int64_t>(i);
     int64_t size = 0;
     int64_t shared = 0;
     int64_t plain = 0;
@@ -142,17 +124,15 @@ Local local_shape(const ServedWeights& model, const ParameterClass& c,
           part.role == DimRole::Vocabulary ? ceil_div(part.size, degree) : 0;
       if (part.role != DimRole::Whole && local.role == DimRole::Whole) {
         local.role = part.role;
-        local.cut_dim = static_cast<int64_t>(i);
+        local.cut_dim = at;
       }
-      if (part.role == DimRole::Vocabulary) {
-        local.padded_dim = static_cast<int64_t>(i);
-      }
+      if (part.role == DimRole::Vocabulary) local.padded_dim = at;
     }
     if (size != shared) {
-      local.copied_dim = static_cast<int64_t>(i);
+      local.copied_dim = at;
       local.unshared = shared;
     }
-    if (local.padded_dim == static_cast<int64_t>(i)) local.unpadded = plain;
+    if (local.padded_dim == at) local.unpadded = plain;
     local.shape[i] = size;
   }
   return local;
@@ -160,7 +140,7 @@ Local local_shape(const ServedWeights& model, const ParameterClass& c,
 
 std::optional<int64_t> bytes_of(Shape shape, int64_t dim, int64_t size,
                                 DType dtype) {
-  if (dim >= 0) shape[static_cast<size_t>(dim)] = size;
+  if (dim >= 0) nth(shape, dim) = size;
   const auto elements = element_count(shape);
   return elements ? byte_count(*elements, dtype) : std::nullopt;
 }
@@ -176,11 +156,9 @@ bool add_kernel(const ServedWeights& model, const TensorType& type,
     return true;
   }
   const MatrixSize size = matrix_size(matrix, local.shape);
-  KernelQuestion question;
-  question.engine = in.engine->name;
-  question.card = in.card;
-  question.model_type = model.manifest->model_type;
-  question.dealt = degree_of(DimRole::Experts, in.layout) > 1;
+  const KernelQuestion question = {in.engine->name, in.card,
+                                   model.manifest->model_type,
+                                   degree_of(DimRole::Experts, in.layout) > 1};
   held.kernel = kernel_for(question, matrix, size);
   if (held.kernel == nullptr || is_refused(*held.kernel)) return true;
   const auto added = added_bytes(*held.kernel, matrix, size);
@@ -266,7 +244,7 @@ std::optional<RankBytes> rank_bytes_of(const ServedWeights& model,
   held.bytes = *bytes;
   held.part = is_single_expert(model.folding->folded_names[c.folded])
                   ? WeightPart::Experts
-                  : part_of(local.role);
+                  : nth(kPartOfRole, local.role);
   if (whole) held.part = WeightPart::Vocabulary;
   if (local.copied_dim >= 0) {
     const auto even =
@@ -280,12 +258,11 @@ std::optional<RankBytes> rank_bytes_of(const ServedWeights& model,
   }
   const StoredMatrix* const matrix =
       model.matrices[number] ? &*model.matrices[number] : nullptr;
-  if (in.engine != nullptr && matrix != nullptr &&
-      !add_kernel(model, type, *matrix, local, in, held)) {
-    return std::nullopt;
-  }
-  if (in.engine != nullptr && in.slots.count > 0 &&
-      !add_slots(model, c, matrix, local, is_embedding, in, held)) {
+  if (in.engine != nullptr &&
+      ((matrix != nullptr &&
+        !add_kernel(model, type, *matrix, local, in, held)) ||
+       (in.slots.count > 0 &&
+        !add_slots(model, c, matrix, local, is_embedding, in, held)))) {
     return std::nullopt;
   }
   // vLLM's absorbed matrices are views of a weight that is not quantised.
@@ -331,10 +308,8 @@ void add_use(std::vector<RankWeights::KernelUse>& uses,
              const std::optional<StoredMatrix>& matrix, const RankBytes& held,
              int64_t count) {
   if (held.kernel == nullptr || !matrix) return;
-  const auto same = [&](const RankWeights::KernelUse& use) {
-    return use.row == held.kernel;
-  };
-  auto found = std::ranges::find_if(uses, same);
+  auto found =
+      std::ranges::find(uses, held.kernel, &RankWeights::KernelUse::row);
   if (found == uses.end()) {
     uses.push_back({held.kernel, matrix->packing, matrix->expert, 0});
     found = uses.end() - 1;
@@ -345,11 +320,11 @@ void add_use(std::vector<RankWeights::KernelUse>& uses,
 }  // namespace
 
 std::string_view weight_part_name(WeightPart part) {
-  return kPartNames[static_cast<size_t>(part)].name;
+  return nth(kPartNames, part).name;
 }
 
 std::string_view weight_part_title(WeightPart part) {
-  return kPartNames[static_cast<size_t>(part)].title;
+  return nth(kPartNames, part).title;
 }
 
 DimRole role_of_label(std::string_view label, bool expert) {
@@ -364,8 +339,8 @@ DimRole role_of_label(std::string_view label, bool expert) {
 
 std::vector<ServedDim> served_dims(const DimKind& dim, int64_t size,
                                    bool expert) {
-  std::vector<ServedDim> dims;
   if (dim.count == 0 && !dim.parts.empty()) {
+    std::vector<ServedDim> dims;
     int64_t rest = size;
     for (const DimPart& part : dim.parts) {
       if (part.rows > rest) break;
@@ -374,13 +349,11 @@ std::vector<ServedDim> served_dims(const DimKind& dim, int64_t size,
       rest -= part.rows;
     }
     if (rest == 0) return dims;
-    dims.clear();  // the parts do not explain the size: replicate it
-    dims.push_back({DimRole::Whole, size, 0, 1, dim.axis});
-    return dims;
+    // The parts do not explain the size: replicate it.
+    return {{DimRole::Whole, size, 0, 1, dim.axis}};
   }
-  dims.push_back({role_of_label(dim.axis, expert), size, dim.count, dim.block,
-                  dim.axis, false, dim.unit});
-  return dims;
+  return {{role_of_label(dim.axis, expert), size, dim.count, dim.block,
+           dim.axis, false, dim.unit}};
 }
 
 std::vector<std::vector<ServedDim>> served_parameter(const ParameterKind& kind,
@@ -466,14 +439,12 @@ int64_t held_elements(const ServedDim& dim, int64_t degree,
 }
 
 bool is_expert_name(std::string_view folded) {
-  size_t begin = 0;
-  while (begin <= folded.size()) {
-    const size_t end =
-        std::min(folded.find_first_of("./", begin), folded.size());
-    if (folded.substr(begin, end - begin) == kExperts) return true;
-    begin = end + 1;
+  while (true) {
+    const size_t end = folded.find_first_of("./");
+    if (folded.substr(0, end) == kExperts) return true;
+    if (end == folded.npos) return false;
+    folded.remove_prefix(end + 1);
   }
-  return false;
 }
 
 bool kernels_may_change(const ServedWeights& model, const Engine& engine) {
@@ -514,8 +485,7 @@ std::optional<ServedWeights> served_weights(const Model& of) {
          is_expert_name(model.folding->folded_names[c.folded]));
     model.matrices.push_back(matrix_of(c, model, zeros));
   }
-  for (size_t i = 0; i < model.matrices.size(); ++i) {
-    auto& matrix = model.matrices[i];
+  for (auto& matrix : model.matrices) {
     if (matrix && matrix->bias && model.grouped_experts) {
       matrix->packing = Packing::Mxfp4;
     }
@@ -524,9 +494,9 @@ std::optional<ServedWeights> served_weights(const Model& of) {
   const std::optional<int64_t>& layers = manifest.facts.layers;
   for (const LayerGroup& group : model.groups.groups) {
     // Layers beyond those of the model predict further tokens.
-    const bool further =
-        layers && group.stack >= 0 && group.number >= *layers &&
-        model.groups.stacks[static_cast<size_t>(group.stack)].layers > *layers;
+    const bool further = layers && group.stack >= 0 &&
+                         group.number >= *layers &&
+                         nth(model.groups.stacks, group.stack).layers > *layers;
     model.loaded.push_back(!further);
     if (group.is_token_embedding) continue;
     for (const auto& member : model.groups.forms[group.form].members) {
@@ -583,7 +553,7 @@ std::optional<RankWeights> rank_weights(const ServedWeights& model,
                 : member.count;
       const auto add = [&](WeightPart part, int64_t each) {
         const auto all = checked_mul(each, count);
-        int64_t& sum = weights.bytes[static_cast<size_t>(part)];
+        int64_t& sum = nth(weights.bytes, part);
         const auto more = all ? checked_add(sum, *all) : std::nullopt;
         if (more) sum = *more;
         return more.has_value();
@@ -596,10 +566,8 @@ std::optional<RankWeights> rank_weights(const ServedWeights& model,
       total += bytes;
       logical += stored;
       if (total > INT64_MAX || logical > INT64_MAX) return std::nullopt;
-      weights.bytes[static_cast<size_t>(one->part)] +=
-          static_cast<int64_t>(bytes);
-      weights.bytes[static_cast<size_t>(WeightPart::Absorbed)] +=
-          one->absorbed * count;
+      nth(weights.bytes, one->part) += static_cast<int64_t>(bytes);
+      nth(weights.bytes, WeightPart::Absorbed) += one->absorbed * count;
       weights.vocab_padding += one->vocab_padding * count;
       weights.kv_copies += one->kv_copies * count;
     }
@@ -609,9 +577,8 @@ std::optional<RankWeights> rank_weights(const ServedWeights& model,
   if (logical > 0 && model.manifest->total_bytes() > 0) {
     const auto share = static_cast<double>(total) /
                        static_cast<double>(model.manifest->total_bytes());
-    weights.bytes[static_cast<size_t>(WeightPart::Scales)] =
-        static_cast<int64_t>(
-            share * static_cast<double>(model.manifest->buffer_bytes()));
+    nth(weights.bytes, WeightPart::Scales) = static_cast<int64_t>(
+        share * static_cast<double>(model.manifest->buffer_bytes()));
   }
   for (const int64_t bytes : weights.bytes) {
     const auto sum = checked_add(weights.total, bytes);
