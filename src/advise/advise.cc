@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tries the possible fixes of each finding, alone or many at a time.
 #include "advise/advise.h"
 
 #include <algorithm>
@@ -13,6 +14,7 @@
 
 #include "advise/possible_fixes.h"
 #include "advise/rule_edit.h"
+#include "base/checked.h"
 #include "base/text.h"
 
 namespace shardplan {
@@ -26,8 +28,7 @@ constexpr int64_t kMaxTrials = 24;  // for one finding
 // and however many its findings. At least two trials are always allowed.
 class Allowance {
  public:
-  explicit Allowance(size_t findings)
-      : findings_(static_cast<int64_t>(findings)) {}
+  explicit Allowance(int64_t findings) : findings_(findings) {}
 
   // Returns the work at which the next finding has to stop: an equal share of
   // the rest, counted from `work`.
@@ -62,15 +63,14 @@ struct Tried {
   Fix fix;
 };
 
-// The findings that joint trials settled.
-using Settled = std::set<const Diagnostic*>;
-
 struct Advising {
   WhatIf& trial;
   RulePlaces places;
   Allowance allowance;
-  int64_t work = 0;   // spent on finding candidates
-  Settled removable;  // findings whose rules decide nothing and can be removed
+  int64_t work = 0;  // spent on finding candidates
+  // Findings whose rules decide nothing and can be removed, as a joint trial
+  // showed.
+  std::set<const Diagnostic*> removable;
 
   int64_t total() const { return work + trial.work(); }
 };
@@ -177,9 +177,8 @@ void put_into_help(const std::vector<Tried>& fixes, Diagnostic& diagnostic) {
 }
 
 void finish(Search search) {
-  std::ranges::stable_sort(search.good, [](const Tried& a, const Tried& b) {
-    return std::pair(a.tier, a.fix.bytes_per_device) <
-           std::pair(b.tier, b.fix.bytes_per_device);
+  std::ranges::stable_sort(search.good, {}, [](const Tried& tried) {
+    return std::pair(tried.tier, tried.fix.bytes_per_device);
   });
   if (search.good.size() > kMaxFixes) search.good.resize(kMaxFixes);
   put_into_help(search.good, *search.finding);
@@ -285,8 +284,7 @@ std::vector<const Diagnostic*> removals(
     const Planned& planned, std::span<const Diagnostic* const> findings) {
   std::map<std::string_view, int> patterns;
   const auto pattern_of = [&](const Diagnostic& finding) -> std::string_view {
-    const auto rule = static_cast<size_t>(finding.subject.rule);
-    return planned.plan.rules[rule - 1].pattern;
+    return nth(planned.plan.rules, finding.subject.rule - 1).pattern;
   };
   std::vector<const Diagnostic*> result;
   for (const Diagnostic* finding : findings) {
@@ -294,8 +292,8 @@ std::vector<const Diagnostic*> removals(
       continue;
     }
     ++patterns[pattern_of(*finding)];
-    const auto rule = static_cast<size_t>(finding->subject.rule);
-    if (is_editable(planned.rules.rules[rule - 1])) result.push_back(finding);
+    const Rule& rule = nth(planned.rules.rules, finding->subject.rule - 1);
+    if (is_editable(rule)) result.push_back(finding);
   }
   std::erase_if(result, [&](const Diagnostic* finding) {
     return patterns[pattern_of(*finding)] > 1;
@@ -321,7 +319,7 @@ int64_t advise(const Planned& planned, const AdvisedFindings& which,
   const std::vector<const Diagnostic*> all(findings.begin(), findings.end());
   WhatIf trial(planned, all, diags);
   Advising how{
-      trial, RulePlaces(planned.rules), Allowance(findings.size()), 0, {}};
+      trial, RulePlaces(planned.rules), Allowance(std::ssize(findings)), 0, {}};
   settle_removals(removals(planned, all), how);
   std::vector<Search> unfinished;
   for (const Severity severity :

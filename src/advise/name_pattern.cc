@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Finds endings that separate names, and corrects the words of patterns.
 #include "advise/name_pattern.h"
 
 #include <algorithm>
@@ -50,13 +51,12 @@ struct Ending {
       // A separator that all alternatives share is placed after them.
       const char last = alternatives.front().back();
       const bool separated = last == '/' || last == '.';
-      text += '(';
-      for (size_t i = 0; i < alternatives.size(); ++i) {
-        std::string_view piece = alternatives[i];
+      std::string choices;
+      for (std::string_view piece : alternatives) {
         if (separated) piece.remove_suffix(1);
-        text += (i > 0 ? "|" : "") + escaped(piece);
+        choices += "|" + escaped(piece);
       }
-      text += ')';
+      text += "(" + choices.substr(1) + ")";
       if (separated) text += escaped(std::string_view(&last, 1));
     }
     return text + "$";
@@ -87,9 +87,7 @@ Ending ending_of(const std::vector<Pieces>& names, size_t count) {
     for (const Pieces& pieces : names) {
       if (distinct.size() > kMaxAlternatives) break;
       const std::string_view piece = pieces[pieces.size() - 1 - i];
-      if (!contains(distinct, piece)) {
-        distinct.push_back(piece);
-      }
+      if (!contains(distinct, piece)) distinct.push_back(piece);
     }
     ending.pieces.push_back(std::move(distinct));
   }
@@ -102,17 +100,19 @@ Ending ending_of(const std::vector<Pieces>& names, size_t count) {
 // longer one.
 bool is_usable(const Ending& ending) {
   size_t with_alternatives = 0;
+  // Returns the separator at the end; '\0' for another character.
+  const auto separator_of = [](std::string_view piece) {
+    return piece.ends_with('/') || piece.ends_with('.') ? piece.back() : '\0';
+  };
   for (const auto& alternatives : ending.pieces) {
     if (alternatives.size() == 1) continue;
     ++with_alternatives;
     if (alternatives.size() > kMaxAlternatives) return false;
     for (const std::string_view piece : alternatives) {
-      const bool alike =
-          !piece.empty() && (piece.back() == alternatives.front().back() ||
-                             (piece.back() != '/' && piece.back() != '.' &&
-                              alternatives.front().back() != '/' &&
-                              alternatives.front().back() != '.'));
-      if (!alike || is_number(piece)) return false;
+      if (piece.empty() || is_number(piece) ||
+          separator_of(piece) != separator_of(alternatives.front())) {
+        return false;
+      }
     }
   }
   return with_alternatives <= 1 && !is_number(ending.pieces.front().front());
@@ -190,8 +190,7 @@ std::optional<std::string> spelling_corrected(
     return std::ranges::binary_search(words, word);
   };
   if (auto other = with_nearest(pattern, words, is_somewhere)) return other;
-  if (auto other = with_nearest(pattern, words, is_whole)) return other;
-  return std::nullopt;
+  return with_nearest(pattern, words, is_whole);
 }
 
 std::optional<std::string> pattern_for(

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+// The helpers of all fixes; and fixes for dimensions that their axes do not
+// divide: another axis size, padding, or another dimension for the axes.
 #include "advise/possible_fixes.h"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 #include <set>
 #include <utility>
@@ -16,16 +19,11 @@
 namespace shardplan {
 namespace {
 
-// Returns "rule 2", with its file if rules come from several.
-std::string place_text(const Planned& planned, int rule) {
-  return rule_text(planned.plan, rule);
-}
-
 // Returns whether no rule of the user's own is next to the place of a new rule.
 bool is_of_shipped_set(const RuleSet& rules, int rule) {
-  const Rule& next = rules.rules[static_cast<size_t>(rule) - 1];
+  const Rule& next = nth(rules.rules, rule - 1);
   return next.shipped && next.form == nullptr &&
-         (rule == 1 || rules.rules[static_cast<size_t>(rule) - 2].shipped);
+         (rule == 1 || nth(rules.rules, rule - 2).shipped);
 }
 
 // Returns "" if the file that has to contain the rules cannot express them.
@@ -47,42 +45,34 @@ std::string added_text(const Planned& planned, const RuleChange& change) {
     text += "`" + *written + "`";
   }
   if (is_unordered) return text + " to " + std::string(form->unordered);
-  const auto rules = static_cast<int>(planned.rules.rules.size());
-  if (change.rule <= rules && is_of_shipped_set(planned.rules, change.rule)) {
-    const std::string& file =
-        planned.plan.rules[static_cast<size_t>(change.rule) - 1].file;
-    const size_t begin = file.rfind('/') + 1;  // npos + 1 is 0
-    return text + " in your own rules file, given before `@" +
-           file.substr(begin, file.rfind('.') - begin) + "`";
+  if (change.rule > std::ssize(planned.rules.rules)) {
+    return text + " after the last rule";
   }
-  if (change.rule <= rules) {
-    return text + " before " + place_text(planned, change.rule);
+  if (!is_of_shipped_set(planned.rules, change.rule)) {
+    return text + " before " + rule_text(planned.plan, change.rule);
   }
-  return text + " after the last rule";
+  const std::string& file = nth(planned.plan.rules, change.rule - 1).file;
+  const size_t begin = file.rfind('/') + 1;  // npos + 1 is 0
+  return text + " in your own rules file, given before `@" +
+         file.substr(begin, file.rfind('.') - begin) + "`";
 }
 
 std::string text_of(const Planned& planned, const RuleChange& change) {
-  const std::string rule = "rule " + std::to_string(change.rule);
   switch (change.kind) {
     case RuleChange::Kind::SetSpec:
       return "write `" + spec_source(change.spec, false) + "` as the spec of " +
-             place_text(planned, change.rule);
+             rule_text(planned.plan, change.rule);
     case RuleChange::Kind::SetPattern:
       return "write " + in_backticks(change.pattern) + " as the pattern of " +
-             place_text(planned, change.rule);
+             rule_text(planned.plan, change.rule);
     case RuleChange::Kind::Remove:
-      return "remove " + place_text(planned, change.rule);
+      return "remove " + rule_text(planned.plan, change.rule);
     case RuleChange::Kind::Move:
-      return "move " + rule + " above rule " + std::to_string(change.before);
+      return "move rule " + std::to_string(change.rule) + " above rule " +
+             std::to_string(change.before);
     default:
       return added_text(planned, change);
   }
-}
-
-// Returns whether a rule decides parameters other than these.
-bool has_others(const Planned& planned, int rule, size_t count) {
-  return planned.plan.rules[static_cast<size_t>(rule) - 1].decided !=
-         static_cast<int64_t>(count);
 }
 
 // Advances to the next way of putting several things into one of `choices`
@@ -94,204 +84,6 @@ bool next_choice(std::vector<size_t>& chosen, size_t choices) {
   }
   return false;
 }
-
-}  // namespace
-
-void add_rule_change(const Found& found, RuleChange change, int tier,
-                     PossibleFixes& all) {
-  PossibleFix possible;
-  possible.tier = tier;
-  possible.fix.kind = FixKind::RuleEdit;
-  possible.fix.text = text_of(found.planned, change);
-  if (possible.fix.text.empty()) return;
-  possible.change.rules.push_back(std::move(change));
-  all.push_back(std::move(possible));
-}
-
-bool asks_by_axes(const Placement& placement) {
-  return placement.rule > 0 && placement.requested && !placement.resolved;
-}
-
-void add_respec(const Found& found, int rule,
-                std::span<const uint32_t> parameters, const PartitionSpec& spec,
-                int tier, PossibleFixes& all) {
-  if (rule == 0) return;  // the size or logical axes decide
-  const Planned& planned = found.planned;
-  const bool others = has_others(planned, rule, parameters.size());
-  const bool own =
-      is_editable(planned.rules.rules[static_cast<size_t>(rule) - 1]);
-  RuleChange added;
-  added.kind = RuleChange::Kind::Insert;
-  added.rule = insertion_place(planned.rules, rule);
-  const auto pattern = others || !own
-                           ? pattern_before(found, parameters, added.rule)
-                           : std::nullopt;
-  if (pattern) {
-    added.added = {
-        {*pattern, spec, folded_names_of(found, parameters, added.rule)}};
-    add_rule_change(found, std::move(added), tier, all);
-  }
-  if (own) {
-    RuleChange change;
-    change.rule = rule;
-    change.spec = spec;
-    add_rule_change(found, std::move(change), tier, all);
-  }
-}
-
-std::vector<std::string> folded_names_of(const Found& found,
-                                         std::span<const uint32_t> parameters,
-                                         int place) {
-  if (form_at(found.planned.rules, place) == nullptr) return {};
-  const Folding& folding = found.planned.folding;
-  std::set<std::string> names;
-  for (const uint32_t number : classes_of(found, parameters)) {
-    names.insert(folding.folded_names[folding.classes[number].folded]);
-  }
-  return {names.begin(), names.end()};
-}
-
-std::vector<uint32_t> classes_of(const Found& found,
-                                 std::span<const uint32_t> parameters) {
-  const Folding& folding = found.planned.folding;
-  std::vector<uint32_t> classes;
-  if (parameters.size() < folding.classes.size()) {
-    for (const uint32_t i : parameters) classes.push_back(folding.class_of[i]);
-    std::ranges::sort(classes);
-    classes.erase(std::unique(classes.begin(), classes.end()), classes.end());
-    return classes;
-  }
-  std::vector<bool> is_there(folding.classes.size());
-  for (const uint32_t i : parameters) is_there[folding.class_of[i]] = true;
-  for (uint32_t number = 0; number < is_there.size(); ++number) {
-    if (is_there[number]) classes.push_back(number);
-  }
-  return classes;
-}
-
-std::optional<std::string> pattern_before(const Found& found,
-                                          std::span<const uint32_t> parameters,
-                                          int before) {
-  const Planned& planned = found.planned;
-  const Folding& folding = planned.folding;
-  found.work +=
-      static_cast<int64_t>(parameters.size() + folding.classes.size());
-  const std::vector<uint32_t> classes = classes_of(found, parameters);
-  std::set<std::string_view> targets;
-  for (const uint32_t number : classes) {
-    targets.insert(folding.folded_names[folding.classes[number].folded]);
-  }
-  std::vector<std::string_view> others;
-  for (uint32_t i = 0; i < folding.classes.size(); ++i) {
-    const ParameterClass& c = folding.classes[i];
-    const Placement& placement = planned.plan.placements[c.kind];
-    const bool taken = placement.rule > 0 && placement.rule < before;
-    const bool never = planned.plan.strict && placement.type.shape.empty();
-    const bool own = std::ranges::binary_search(classes, i);
-    if (taken || never || own) continue;
-    const std::string_view name = folding.folded_names[c.folded];
-    if (targets.contains(name)) return std::nullopt;
-    others.push_back(name);
-  }
-  return pattern_for(
-      std::vector<std::string_view>(targets.begin(), targets.end()), others);
-}
-
-AxisNames free_axes(const Plan& plan, const Placement& placement,
-                    const PartitionSpec& spec) {
-  AxisNames free;
-  for (const Axis& axis : plan.mesh.axes_of(requested_view(plan, placement))) {
-    const bool used =
-        (placement.dealt && placement.dealt->axis == axis.name) ||
-        std::ranges::any_of(spec.dims, [&](const AxisNames& axes) {
-          return contains(axes, axis.name);
-        });
-    if (axis.size > 1 && !used) free.push_back(axis.name);
-  }
-  return free;
-}
-
-std::vector<PartitionSpec> spread(const Planned& planned,
-                                  const Placement& placement,
-                                  const PartitionSpec& base,
-                                  const AxisNames& free) {
-  constexpr size_t kMaxFree = 4;  // axes; 5 dimensions give 1,296 ways
-  constexpr size_t kMaxRank = 5;
-  constexpr size_t kKept = 4;
-  const size_t rank = placement.type.shape.size();
-  if (free.empty() || free.size() > kMaxFree || rank > kMaxRank) return {};
-  const Plan& plan = planned.plan;
-  Placement way = placement;
-  AxisNames taken;
-  if (placement.dealt) taken.push_back(placement.dealt->axis);
-  const std::string_view view = requested_view(plan, placement);
-  way.spec = correct(base, way.type.shape, plan.mesh, plan.declared_axes,
-                     plan.on_indivisible, taken, view)
-                 .spec;
-  measure(way, plan.mesh, plan.on_indivisible);
-  const int64_t most = way.bytes_per_device;
-
-  std::vector<std::pair<int64_t, PartitionSpec>> ways;
-  std::vector<size_t> chosen(free.size(), 0);  // a dimension; `rank` for none
-  do {
-    PartitionSpec spec = base;
-    spec.dims.resize(rank);
-    for (size_t i = 0; i < free.size(); ++i) {
-      if (chosen[i] < rank) spec.dims[chosen[i]].push_back(free[i]);
-    }
-    CorrectedSpec legal =
-        correct(spec, way.type.shape, plan.mesh, plan.declared_axes,
-                OnIndivisible::Drop, taken, view);
-    if (!legal.corrections.empty()) continue;
-    way.spec = std::move(legal.spec);
-    measure(way, plan.mesh, plan.on_indivisible);
-    if (way.bytes_per_device < most) {
-      ways.emplace_back(way.bytes_per_device, std::move(spec));
-    }
-  } while (next_choice(chosen, rank + 1));
-  std::ranges::stable_sort(
-      ways, [](const auto& a, const auto& b) { return a.first < b.first; });
-  std::vector<PartitionSpec> specs;
-  for (size_t i = 0; i < std::min(kKept, ways.size()); ++i) {
-    specs.push_back(std::move(ways[i].second));
-  }
-  return specs;
-}
-
-PossibleFixes possible_fixes_for(const Found& found) {
-  PossibleFixes all;
-  const int rule = found.diagnostic.subject.rule;
-  if (rule > 0) {  // candidates are copies of its spec
-    const auto index = static_cast<size_t>(rule) - 1;
-    found.work += std::ssize(found.planned.plan.rules[index].spec.dims);
-  }
-  switch (found.diagnostic.code) {
-    case Code::IndivisibleDimension:
-    case Code::SplitUnit:
-    case Code::UnevenShards:
-      add_size_fixes(found, all);
-      break;
-    case Code::ShardingLost:
-      add_loss_fixes(found, all);
-      break;
-    case Code::SpecLongerThanRank:
-    case Code::UnknownAxis:
-    case Code::RepeatedAxis:
-    case Code::UnusedAxis:
-    case Code::UnmentionedAxis:
-    case Code::LargeReplicatedParameter:
-      add_spec_fixes(found, all);
-      break;
-    default:
-      add_rule_fixes(found, all);
-  }
-  return all;
-}
-
-// Fixes for dimensions that their axes do not divide: another axis size,
-// padding, or another dimension for the axes.
-
-namespace {
 
 // Sizes of an axis are searched up to the number of devices, or this if larger.
 constexpr int64_t kLeastLimit = 64;
@@ -347,14 +139,13 @@ void add_padding(const Found& found, std::span<const uint32_t> parameters,
   possible.fix.kind = FixKind::PadDimension;
   possible.fix.dim = dim;
   possible.fix.size = size;
-  possible.fix.text = "pad dimension " + std::to_string(dim) + " to " +
-                      std::to_string(size) + std::string(remark);
+  std::string of;
   if (found.diagnostic.code == Code::ShardingLost) {
     possible.fix.parameters = names_of(found.planned.manifest, parameters);
-    possible.fix.text = "pad dimension " + std::to_string(dim) + " of " +
-                        names_text(possible.fix.parameters) + " to " +
-                        std::to_string(size) + std::string(remark);
+    of = " of " + names_text(possible.fix.parameters);
   }
+  possible.fix.text = "pad dimension " + std::to_string(dim) + of + " to " +
+                      std::to_string(size) + std::string(remark);
   all.push_back(std::move(possible));
 }
 
@@ -375,8 +166,8 @@ void add_paddings(const Found& found, std::span<const uint32_t> parameters,
 }
 
 AxisNames known_axes(const Mesh& mesh, const PartitionSpec& spec, int dim) {
-  if (static_cast<size_t>(dim) >= spec.dims.size()) return {};
-  AxisNames axes = spec.dims[static_cast<size_t>(dim)];
+  if (dim < 0 || dim >= std::ssize(spec.dims)) return {};
+  AxisNames axes = nth(spec.dims, dim);
   erase_if(axes, [&](const AxisName& a) { return !mesh.find(a); });
   return axes;
 }
@@ -389,7 +180,7 @@ void add_other_dimensions(const Found& found,
   if (!asks_by_axes(placement)) return;
   PartitionSpec base = *placement.requested;
   base.dims.resize(std::min(base.dims.size(), placement.type.shape.size()));
-  base.dims[static_cast<size_t>(dim)].clear();
+  nth(base.dims, dim).clear();
   AxisNames larger = axes;
   erase_if(larger, [&](const AxisName& axis) {
     return found.planned.plan.mesh.size_of(axis) == 1;
@@ -441,7 +232,7 @@ void add_orders(const Found& found, std::span<const uint32_t> parameters,
   PartitionSpec spec = *placement.requested;
   std::ranges::sort(axes);
   do {
-    AxisNames& now = spec.dims[static_cast<size_t>(dim)];
+    AxisNames& now = nth(spec.dims, dim);
     if (axes == now) continue;
     now = axes;
     add_respec(found, placement.rule, parameters, spec, 0, all);
@@ -450,6 +241,197 @@ void add_orders(const Found& found, std::span<const uint32_t> parameters,
 
 }  // namespace
 
+void add_rule_change(const Found& found, RuleChange change, int tier,
+                     PossibleFixes& all) {
+  PossibleFix possible;
+  possible.tier = tier;
+  possible.fix.kind = FixKind::RuleEdit;
+  possible.fix.text = text_of(found.planned, change);
+  if (possible.fix.text.empty()) return;
+  possible.change.rules.push_back(std::move(change));
+  all.push_back(std::move(possible));
+}
+
+void add_spec_change(const Found& found, int rule, const PartitionSpec& spec,
+                     int tier, PossibleFixes& all) {
+  if (!found.is_editable(rule)) return;
+  RuleChange change;
+  change.rule = rule;
+  change.spec = spec;
+  add_rule_change(found, std::move(change), tier, all);
+}
+
+void add_pattern_change(const Found& found, int rule, std::string pattern,
+                        PossibleFixes& all) {
+  if (!found.is_editable(rule)) return;
+  RuleChange change;
+  change.kind = RuleChange::Kind::SetPattern;
+  change.rule = rule;
+  change.pattern = std::move(pattern);
+  add_rule_change(found, std::move(change), 0, all);
+}
+
+bool asks_by_axes(const Placement& placement) {
+  return placement.rule > 0 && placement.requested && !placement.resolved;
+}
+
+void add_respec(const Found& found, int rule,
+                std::span<const uint32_t> parameters, const PartitionSpec& spec,
+                int tier, PossibleFixes& all) {
+  if (rule == 0) return;  // the size or logical axes decide
+  const Planned& planned = found.planned;
+  const bool others = found.rule(rule).decided != std::ssize(parameters);
+  RuleChange added;
+  added.kind = RuleChange::Kind::Insert;
+  added.rule = insertion_place(planned.rules, rule);
+  const auto pattern = others || !found.is_editable(rule)
+                           ? pattern_before(found, parameters, added.rule)
+                           : std::nullopt;
+  if (pattern) {
+    added.added = {
+        {*pattern, spec, folded_names_of(found, parameters, added.rule)}};
+    add_rule_change(found, std::move(added), tier, all);
+  }
+  add_spec_change(found, rule, spec, tier, all);
+}
+
+std::vector<std::string> folded_names_of(const Found& found,
+                                         std::span<const uint32_t> parameters,
+                                         int place) {
+  if (form_at(found.planned.rules, place) == nullptr) return {};
+  const Folding& folding = found.planned.folding;
+  std::set<std::string> names;
+  for (const uint32_t number : classes_of(found, parameters)) {
+    names.insert(folding.folded_names[folding.classes[number].folded]);
+  }
+  return {names.begin(), names.end()};
+}
+
+std::vector<uint32_t> classes_of(const Found& found,
+                                 std::span<const uint32_t> parameters) {
+  const Folding& folding = found.planned.folding;
+  std::vector<uint32_t> classes;
+  std::vector<bool> is_there(folding.classes.size());
+  for (const uint32_t i : parameters) is_there[folding.class_of[i]] = true;
+  for (uint32_t number = 0; number < is_there.size(); ++number) {
+    if (is_there[number]) classes.push_back(number);
+  }
+  return classes;
+}
+
+std::optional<std::string> pattern_before(const Found& found,
+                                          std::span<const uint32_t> parameters,
+                                          int before) {
+  const Planned& planned = found.planned;
+  const Folding& folding = planned.folding;
+  found.work += std::ssize(parameters) + std::ssize(folding.classes);
+  const std::vector<uint32_t> classes = classes_of(found, parameters);
+  std::set<std::string_view> targets;
+  for (const uint32_t number : classes) {
+    targets.insert(folding.folded_names[folding.classes[number].folded]);
+  }
+  std::vector<std::string_view> others;
+  for (uint32_t i = 0; i < folding.classes.size(); ++i) {
+    const ParameterClass& c = folding.classes[i];
+    const Placement& placement = planned.plan.placements[c.kind];
+    const bool taken = placement.rule > 0 && placement.rule < before;
+    const bool never = planned.plan.strict && placement.type.shape.empty();
+    const bool own = std::ranges::binary_search(classes, i);
+    if (taken || never || own) continue;
+    const std::string_view name = folding.folded_names[c.folded];
+    if (targets.contains(name)) return std::nullopt;
+    others.push_back(name);
+  }
+  return pattern_for(
+      std::vector<std::string_view>(targets.begin(), targets.end()), others);
+}
+
+AxisNames free_axes(const Plan& plan, const Placement& placement,
+                    const PartitionSpec& spec) {
+  AxisNames used = axes_in(spec);
+  if (placement.dealt) used.push_back(placement.dealt->axis);
+  AxisNames free;
+  for (const Axis& axis : plan.mesh.axes_of(requested_view(plan, placement))) {
+    if (axis.size > 1 && !contains(used, axis.name)) free.push_back(axis.name);
+  }
+  return free;
+}
+
+std::vector<PartitionSpec> spread(const Planned& planned,
+                                  const Placement& placement,
+                                  const PartitionSpec& base,
+                                  const AxisNames& free) {
+  constexpr size_t kMaxFree = 4;  // axes; 5 dimensions give 1,296 ways
+  constexpr size_t kMaxRank = 5;
+  constexpr size_t kKept = 4;
+  const size_t rank = placement.type.shape.size();
+  if (free.empty() || free.size() > kMaxFree || rank > kMaxRank) return {};
+  const Plan& plan = planned.plan;
+  Placement way = placement;
+  AxisNames taken;
+  if (placement.dealt) taken.push_back(placement.dealt->axis);
+  const std::string_view view = requested_view(plan, placement);
+  way.spec = correct(base, way.type.shape, plan.mesh, plan.declared_axes,
+                     plan.on_indivisible, taken, view)
+                 .spec;
+  measure(way, plan.mesh, plan.on_indivisible);
+  const int64_t most = way.bytes_per_device;
+
+  using Way = std::pair<int64_t, PartitionSpec>;
+  std::vector<Way> ways;
+  std::vector<size_t> chosen(free.size(), 0);  // a dimension; `rank` for none
+  do {
+    PartitionSpec spec = base;
+    spec.dims.resize(rank);
+    for (size_t i = 0; i < free.size(); ++i) {
+      if (chosen[i] < rank) spec.dims[chosen[i]].push_back(free[i]);
+    }
+    CorrectedSpec legal =
+        correct(spec, way.type.shape, plan.mesh, plan.declared_axes,
+                OnIndivisible::Drop, taken, view);
+    if (!legal.corrections.empty()) continue;
+    way.spec = std::move(legal.spec);
+    measure(way, plan.mesh, plan.on_indivisible);
+    if (way.bytes_per_device < most) {
+      ways.emplace_back(way.bytes_per_device, std::move(spec));
+    }
+  } while (next_choice(chosen, rank + 1));
+  std::ranges::stable_sort(ways, {}, &Way::first);
+  std::vector<PartitionSpec> specs;
+  for (size_t i = 0; i < std::min(kKept, ways.size()); ++i) {
+    specs.push_back(std::move(ways[i].second));
+  }
+  return specs;
+}
+
+PossibleFixes possible_fixes_for(const Found& found) {
+  PossibleFixes all;
+  const int rule = found.diagnostic.subject.rule;
+  // Candidates are copies of the rule's spec.
+  if (rule > 0) found.work += std::ssize(found.rule(rule).spec.dims);
+  switch (found.diagnostic.code) {
+    case Code::IndivisibleDimension:
+    case Code::SplitUnit:
+    case Code::UnevenShards:
+      add_size_fixes(found, all);
+      break;
+    case Code::ShardingLost:
+      add_loss_fixes(found, all);
+      break;
+    case Code::SpecLongerThanRank:
+    case Code::UnknownAxis:
+    case Code::RepeatedAxis:
+    case Code::UnusedAxis:
+    case Code::UnmentionedAxis:
+    case Code::LargeReplicatedParameter:
+      add_spec_fixes(found, all);
+      break;
+    default:
+      add_rule_fixes(found, all);
+  }
+  return all;
+}
+
 void add_size_fixes(const Found& found, PossibleFixes& all) {
   if (found.parameters.empty() || !found.placement().requested) return;
   const Placement& placement = found.placement();
@@ -457,7 +439,7 @@ void add_size_fixes(const Found& found, PossibleFixes& all) {
   const int dim = found.diagnostic.subject.dim;
   const AxisNames axes = known_axes(mesh, placement.requested_spec(), dim);
   if (axes.empty()) return;
-  const int64_t size = placement.type.shape[static_cast<size_t>(dim)];
+  const int64_t size = nth(placement.type.shape, dim);
   const bool cuts_unit = found.diagnostic.code == Code::SplitUnit;
   add_other_dimensions(found, found.parameters, dim, axes, all);
   if (!cuts_unit) {
@@ -473,7 +455,8 @@ void add_size_fixes(const Found& found, PossibleFixes& all) {
 void add_loss_fixes(const Found& found, PossibleFixes& all) {
   constexpr size_t kLosses = 3;
   const Planned& planned = found.planned;
-  std::vector<std::pair<int64_t, uint32_t>> losses;  // bytes, placement
+  using Loss = std::pair<int64_t, uint32_t>;  // bytes, placement
+  std::vector<Loss> losses;
   found.work += std::ssize(planned.plan.placement_of);
   const Members members(planned.plan.placement_of,
                         planned.plan.placements.size());
@@ -484,16 +467,14 @@ void add_loss_fixes(const Found& found, PossibleFixes& all) {
                           most_held(placement.dealt, std::ssize(members.of(i)));
     if (extra > 0) losses.emplace_back(extra, i);
   }
-  std::ranges::stable_sort(
-      losses, [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::ranges::stable_sort(losses, std::ranges::greater(), &Loss::first);
   for (size_t i = 0; i < std::min(kLosses, losses.size()); ++i) {
     const Placement& placement = planned.plan.placements[losses[i].second];
     for (const Correction& correction : placement.corrections) {
       if (correction.code != Code::IndivisibleDimension) continue;
       const AxisNames axes = known_axes(
           planned.plan.mesh, placement.requested_spec(), correction.dim);
-      const int64_t size =
-          placement.type.shape[static_cast<size_t>(correction.dim)];
+      const int64_t size = nth(placement.type.shape, correction.dim);
       const std::span<const uint32_t> of = members.of(losses[i].second);
       add_other_dimensions(found, of, correction.dim, axes, all);
       add_paddings(found, of, correction.dim, size,

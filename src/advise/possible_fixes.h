@@ -14,6 +14,7 @@
 
 #include "advise/rule_edit.h"
 #include "advise/what_if.h"
+#include "base/checked.h"
 #include "base/diagnostic.h"
 
 namespace shardplan {
@@ -38,6 +39,12 @@ struct Found {
   const Placement& placement() const {
     return planned.plan.of(parameters.front());
   }
+  const PlanRule& rule(int number) const {
+    return nth(planned.plan.rules, number - 1);
+  }
+  bool is_editable(int number) const {
+    return shardplan::is_editable(nth(planned.rules.rules, number - 1));
+  }
 };
 
 // Returns the changes that the functions below propose for the finding's code.
@@ -57,6 +64,11 @@ void add_rule_fixes(const Found& found, PossibleFixes& all);
 // Adds `change` with its text.
 void add_rule_change(const Found& found, RuleChange change, int tier,
                      PossibleFixes& all);
+// Gives a rule another spec or pattern, if it is editable.
+void add_spec_change(const Found& found, int rule, const PartitionSpec& spec,
+                     int tier, PossibleFixes& all);
+void add_pattern_change(const Found& found, int rule, std::string pattern,
+                        PossibleFixes& all);
 // Returns whether a rule decides the placement, with a spec of mesh axes, which
 // fixes can edit. Semantic and logical axes are changed where they are defined.
 bool asks_by_axes(const Placement& placement);

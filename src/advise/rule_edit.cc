@@ -1,35 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-
+// Finds the places of rules in their files, and writes changes as edits there.
 #include "advise/rule_edit.h"
 
 #include <algorithm>
 
+#include "base/checked.h"
 #include "base/text.h"
 #include "base/words.h"
 
 namespace shardplan {
-bool is_editable(const Rule& rule) {
-  return !rule.shipped && static_cast<bool>(rule.item_where);
-}
-
-int insertion_place(const RuleSet& rules, int rule) {
-  const auto editable = [&](int number) {
-    return number >= 1 && static_cast<size_t>(number) <= rules.rules.size() &&
-           is_editable(rules.rules[static_cast<size_t>(number) - 1]);
-  };
-  for (int place = rule; place >= 1; --place) {
-    if (editable(place) || editable(place - 1)) return place;
-  }
-  // A file of the user's own may be given before a whole shipped set.
-  int first = rule;
-  while (first > 1 && static_cast<size_t>(first) <= rules.rules.size() &&
-         rules.rules[static_cast<size_t>(first) - 2].shipped &&
-         rules.rules[static_cast<size_t>(first) - 1].form == nullptr) {
-    --first;
-  }
-  return first;
-}
-
 namespace {
 
 constexpr std::string_view kBlanks = " \t";
@@ -74,19 +53,159 @@ std::string gap(const ItemLayout& layout) {
                                : std::string(layout.line_end) + layout.indent;
 }
 
-std::string joined(const ItemLayout& item, std::span<const std::string> rules) {
+std::string joined_rules(const ItemLayout& item,
+                         std::span<const std::string> rules) {
+  if (!item.block) return joined(rules, "," + gap(item));
   std::string text;
-  for (size_t i = 0; i < rules.size(); ++i) {
-    if (item.block) {
-      text += item.indent + rules[i] + std::string(item.line_end);
-    } else {
-      text += (i > 0 ? "," + gap(item) : "") + rules[i];
-    }
+  for (const std::string& rule : rules) {
+    text += item.indent + rule + std::string(item.line_end);
   }
   return text;
 }
 
+// Returns whether there is a rule of that number, and it is editable.
+bool is_editable_at(const RuleSet& rules, int number) {
+  return number >= 1 && number <= std::ssize(rules.rules) &&
+         is_editable(nth(rules.rules, number - 1));
+}
+
+using Edits = std::vector<TextEdit>;
+
+std::string json_text(std::string_view text) {
+  std::string result;
+  append_json_string(result, text);
+  return result;
+}
+
+// Returns whether YAML would read the plain word as something other than text.
+bool is_reserved(std::string_view name) {
+  constexpr std::string_view kWords[] = {"null",  "Null",  "NULL",
+                                         "true",  "True",  "TRUE",
+                                         "false", "False", "FALSE"};
+  return contains(kWords, name);
+}
+
+std::string axis_source(const AxisName& axis, bool quoted) {
+  return quoted || is_reserved(axis) ? json_text(axis) : axis.text();
+}
+
+std::string entry_source(const AxisNames& axes, bool quoted) {
+  if (axes.empty()) return "null";
+  if (axes.size() == 1) return axis_source(axes.front(), quoted);
+  std::string text = "[";
+  for (size_t i = 0; i < axes.size(); ++i) {
+    text += (i > 0 ? ", " : "") + axis_source(axes[i], quoted);
+  }
+  return text + "]";
+}
+
+// In YAML, single quotes avoid doubled backslashes.
+std::string pattern_source(std::string_view pattern, bool quoted) {
+  const bool is_single =
+      !quoted && contains(pattern, '\\') && !contains(pattern, '\'');
+  return is_single ? "'" + std::string(pattern) + "'" : json_text(pattern);
+}
+
+// Replaces entries one by one; the rest of the longer spec is removed or added.
+// A spec that is written as the name of a preset is replaced as a whole, unless
+// it depends on the size of a dimension, which a list of axes cannot express.
+Edits spec_edits(const Rule& rule, const PartitionSpec& spec, bool quoted) {
+  if (rule.dim_where.size() != rule.spec.dims.size()) {
+    if (rule.decode_dim) return {};
+    return {{rule.spec_where, spec_source(spec, quoted)}};
+  }
+  const std::string_view text = rule.spec_where.file->text();
+  const size_t before = rule.spec.dims.size();
+  const size_t after = spec.dims.size();
+  const bool flow = text.substr(rule.spec_where.begin, 1) == "[";
+  if (before != after && !flow) return {};
+  if (before == 0 || after == 0) {
+    return flow ? Edits{{rule.spec_where, spec_source(spec, quoted)}} : Edits();
+  }
+  Edits edits;
+  for (size_t i = 0; i < std::min(before, after); ++i) {
+    if (spec.dims[i] == rule.spec.dims[i]) continue;
+    edits.push_back({rule.dim_where[i], entry_source(spec.dims[i], quoted)});
+  }
+  const uint64_t kept = rule.dim_where[std::min(before, after) - 1].end;
+  if (after < before) {
+    const Span rest{rule.spec_where.file, kept, rule.dim_where.back().end};
+    if (contains(rest.text(), '#')) return {};
+    edits.push_back({rest, ""});
+  } else if (after > before) {
+    std::string more;
+    for (size_t i = before; i < after; ++i) {
+      more += ", " + entry_source(spec.dims[i], quoted);
+    }
+    edits.push_back({{rule.spec_where.file, kept, kept}, more});
+  }
+  return edits;
+}
+
+Edits insert_edits(const RuleSet& rules, const RulePlaces& places,
+                   const RuleChange& change) {
+  const bool in_front = is_editable_at(rules, change.rule);
+  const int anchor = in_front ? change.rule : change.rule - 1;
+  if (!is_editable_at(rules, anchor)) return {};
+  const Rule& rule = nth(rules.rules, anchor - 1);
+  const auto item = places.layout_of(rule);
+  if (!item) return {};
+  std::vector<std::string> sources;
+  for (const NewRule& added : change.added) {
+    sources.push_back(
+        rule_source(added.pattern, added.spec, is_json(*rule.where.file)));
+  }
+  return {in_front ? insertion_before(*item, sources)
+                   : insertion_behind(*item, sources)};
+}
+
+// Returns the edit that copies `item`, as written, to the place before
+// `target`.
+std::optional<TextEdit> copy_before(const ItemLayout& target,
+                                    const ItemLayout& item) {
+  if (target.block != item.block) return std::nullopt;
+  if (!target.block) {
+    const std::string source(item.item.text());
+    return insertion_before(target, std::span(&source, 1));
+  }
+  if (target.indent != item.indent) return std::nullopt;
+  const Span at{target.item.file, target.lines.begin, target.lines.begin};
+  std::string lines(item.lines.text());
+  if (!lines.ends_with('\n')) lines += item.line_end;
+  return TextEdit{at, lines};
+}
+
+Edits move_edits(const Rule& rule, const ItemLayout& item, const Rule& before,
+                 const RulePlaces& places) {
+  const auto target = places.layout_of(before);
+  if (!target || rule.where.file != before.where.file) return {};
+  const auto removal = removal_of(item);
+  const auto insertion = copy_before(*target, item);
+  if (!removal || !insertion) return {};
+  return {*insertion, *removal};
+}
+
 }  // namespace
+
+bool is_editable(const Rule& rule) {
+  return !rule.shipped && static_cast<bool>(rule.item_where);
+}
+
+int insertion_place(const RuleSet& rules, int rule) {
+  for (int place = rule; place >= 1; --place) {
+    if (is_editable_at(rules, place) || is_editable_at(rules, place - 1)) {
+      return place;
+    }
+  }
+  // A file of the user's own may be given before a whole shipped set.
+  int first = rule;
+  while (first > 1 && first <= std::ssize(rules.rules) &&
+         nth(rules.rules, first - 2).shipped &&
+         nth(rules.rules, first - 1).form == nullptr) {
+    --first;
+  }
+  return first;
+}
 
 bool is_json(const SourceFile& file) {
   std::string_view text = file.text();
@@ -101,9 +220,8 @@ RulePlaces::RulePlaces(const RuleSet& rules) {
     const SourceFile* file = rule.where.file;
     ++patterns_at_[{file, rule.where.begin}];
     ++specs_at_[{file, rule.spec_where.begin}];
-    if (rule.item_where) {
-      files_[rule.item_where.file].items.push_back(rule.item_where);
-    }
+    if (!rule.item_where) continue;
+    files_[rule.item_where.file].items.push_back(rule.item_where);
   }
   for (auto& [source, file] : files_) {
     std::ranges::sort(file.items, {}, &Span::begin);
@@ -163,22 +281,19 @@ std::optional<ItemLayout> RulePlaces::layout_of(const Rule& rule) const {
 
 TextEdit insertion_before(const ItemLayout& item,
                           std::span<const std::string> rules) {
-  if (item.block) {
-    const Span at{item.item.file, item.lines.begin, item.lines.begin};
-    return {at, joined(item, rules)};
-  }
-  const Span at{item.item.file, item.item.begin, item.item.begin};
-  return {at, joined(item, rules) + "," + gap(item)};
+  const uint64_t begin = item.block ? item.lines.begin : item.item.begin;
+  return {{item.item.file, begin, begin},
+          joined_rules(item, rules) + (item.block ? "" : "," + gap(item))};
 }
 
 TextEdit insertion_behind(const ItemLayout& item,
                           std::span<const std::string> rules) {
   if (!item.block) {
     const Span at{item.item.file, item.item.end, item.item.end};
-    return {at, "," + gap(item) + joined(item, rules)};
+    return {at, "," + gap(item) + joined_rules(item, rules)};
   }
   const Span at{item.item.file, item.lines.end, item.lines.end};
-  std::string text = joined(item, rules);
+  std::string text = joined_rules(item, rules);
   // If the last line has no line end, it gets one, and the new last line has
   // none.
   if (!item.lines.text().ends_with('\n')) {
@@ -204,150 +319,11 @@ std::optional<TextEdit> removal_of(const ItemLayout& item) {
   return std::nullopt;
 }
 
-std::optional<TextEdit> copy_before(const ItemLayout& target,
-                                    const ItemLayout& item) {
-  if (target.block != item.block) return std::nullopt;
-  if (!target.block) {
-    const std::string source(item.item.text());
-    return insertion_before(target, std::span(&source, 1));
-  }
-  if (target.indent != item.indent) return std::nullopt;
-  const Span at{target.item.file, target.lines.begin, target.lines.begin};
-  std::string lines(item.lines.text());
-  if (!lines.ends_with('\n')) lines += item.line_end;
-  return TextEdit{at, lines};
-}
-
-namespace {
-
-using Edits = std::vector<TextEdit>;
-
-std::string json_text(std::string_view text) {
-  std::string result;
-  append_json_string(result, text);
-  return result;
-}
-
-// Returns whether YAML would read the plain word as something other than text.
-bool is_reserved(std::string_view name) {
-  constexpr std::string_view kWords[] = {"null",  "Null",  "NULL",
-                                         "true",  "True",  "TRUE",
-                                         "false", "False", "FALSE"};
-  return contains(kWords, name);
-}
-
-std::string axis_source(const AxisName& axis, bool quoted) {
-  return quoted || is_reserved(axis) ? json_text(axis) : axis.text();
-}
-
-std::string entry_source(const AxisNames& axes, bool quoted) {
-  if (axes.empty()) return "null";
-  if (axes.size() == 1) return axis_source(axes.front(), quoted);
-  std::string text = "[";
-  for (size_t i = 0; i < axes.size(); ++i) {
-    text += (i > 0 ? ", " : "") + axis_source(axes[i], quoted);
-  }
-  return text + "]";
-}
-
-// In YAML, single quotes avoid doubled backslashes.
-std::string pattern_source(std::string_view pattern, bool quoted) {
-  const bool plain = !contains(pattern, '\'');
-  if (quoted || !plain || !contains(pattern, '\\')) {
-    return json_text(pattern);
-  }
-  return "'" + std::string(pattern) + "'";
-}
-
-// Replaces entries one by one; the rest of the longer spec is removed or added.
-// A spec that is written as the name of a preset is replaced as a whole, unless
-// it depends on the size of a dimension, which a list of axes cannot express.
-Edits spec_edits(const Rule& rule, const PartitionSpec& spec, bool quoted) {
-  if (rule.dim_where.size() != rule.spec.dims.size()) {
-    if (rule.decode_dim) return {};
-    return {{rule.spec_where, spec_source(spec, quoted)}};
-  }
-  const std::string_view text = rule.spec_where.file->text();
-  const size_t before = rule.spec.dims.size();
-  const size_t after = spec.dims.size();
-  const bool flow = text.substr(rule.spec_where.begin, 1) == "[";
-  if (before != after && !flow) return {};
-  if (before == 0 || after == 0) {
-    if (!flow) return {};
-    return {{rule.spec_where, spec_source(spec, quoted)}};
-  }
-  Edits edits;
-  for (size_t i = 0; i < std::min(before, after); ++i) {
-    if (spec.dims[i] == rule.spec.dims[i]) continue;
-    edits.push_back({rule.dim_where[i], entry_source(spec.dims[i], quoted)});
-  }
-  const uint64_t kept = rule.dim_where[std::min(before, after) - 1].end;
-  if (after < before) {
-    const Span rest{rule.spec_where.file, kept, rule.dim_where.back().end};
-    if (contains(rest.text(), '#')) return {};
-    edits.push_back({rest, ""});
-  } else if (after > before) {
-    std::string more;
-    for (size_t i = before; i < after; ++i) {
-      more += ", " + entry_source(spec.dims[i], quoted);
-    }
-    edits.push_back({{rule.spec_where.file, kept, kept}, more});
-  }
-  return edits;
-}
-
-Edits insert_edits(const RuleSet& rules, const RulePlaces& places,
-                   const RuleChange& change) {
-  const auto count = static_cast<int>(rules.rules.size());
-  const auto editable = [&](int number) {
-    return number >= 1 && number <= count &&
-           is_editable(rules.rules[static_cast<size_t>(number) - 1]);
-  };
-  const bool in_front = editable(change.rule);
-  if (!in_front && !editable(change.rule - 1)) return {};
-  const int anchor = in_front ? change.rule : change.rule - 1;
-  const Rule& rule = rules.rules[static_cast<size_t>(anchor) - 1];
-  const auto item = places.layout_of(rule);
-  if (!item) return {};
-  std::vector<std::string> sources;
-  for (const NewRule& added : change.added) {
-    sources.push_back(
-        rule_source(added.pattern, added.spec, is_json(*rule.where.file)));
-  }
-  return {in_front ? insertion_before(*item, sources)
-                   : insertion_behind(*item, sources)};
-}
-
-Edits move_edits(const RuleSet& rules, const RulePlaces& places,
-                 const RuleChange& change) {
-  const Rule& rule = rules.rules[static_cast<size_t>(change.rule) - 1];
-  const Rule& before = rules.rules[static_cast<size_t>(change.before) - 1];
-  if (!is_editable(rule) || !is_editable(before) ||
-      rule.where.file != before.where.file) {
-    return {};
-  }
-  const auto item = places.layout_of(rule);
-  const auto target = places.layout_of(before);
-  if (!item || !target) return {};
-  const auto removal = removal_of(*item);
-  const auto insertion = copy_before(*target, *item);
-  if (!removal || !insertion) return {};
-  return {*insertion, *removal};
-}
-
-bool is_inside(Span inner, Span outer) {
-  return inner.file == outer.file && inner.begin >= outer.begin &&
-         inner.end <= outer.end && inner.begin < inner.end;
-}
-
-}  // namespace
-
 std::string spec_source(const PartitionSpec& spec, bool quoted) {
-  std::string text = "[";
-  for (size_t i = 0; i < spec.dims.size(); ++i) {
-    text += (i > 0 ? ", " : "") + entry_source(spec.dims[i], quoted);
-  }
-  return text + "]";
+  const auto source = [&](const AxisNames& axes) {
+    return entry_source(axes, quoted);
+  };
+  return "[" + joined_of(spec.dims, ", ", source) + "]";
 }
 
 std::string rule_source(std::string_view pattern, const PartitionSpec& spec,
@@ -361,8 +337,7 @@ std::vector<TextEdit> edits_of(const RuleSet& rules, const RulePlaces& places,
   if (change.kind == RuleChange::Kind::Insert) {
     return insert_edits(rules, places, change);
   }
-  const Rule& rule = rules.rules[static_cast<size_t>(change.rule) - 1];
-  if (!is_editable(rule)) return {};
+  const Rule& rule = nth(rules.rules, change.rule - 1);
   const auto item = places.layout_of(rule);
   if (!item) return {};
   Edits edits;
@@ -378,16 +353,18 @@ std::vector<TextEdit> edits_of(const RuleSet& rules, const RulePlaces& places,
       if (const auto removal = removal_of(*item)) return {*removal};
       return {};
     default:
-      return move_edits(rules, places, change);
+      return move_edits(rule, *item, nth(rules.rules, change.before - 1),
+                        places);
   }
-  for (const TextEdit& edit : edits) {
-    const bool insertion = edit.where.begin == edit.where.end;
-    const Span where =
-        insertion ? Span{edit.where.file, edit.where.begin - 1, edit.where.end}
-                  : edit.where;
-    if (!is_inside(where, rule.item_where)) return {};
-  }
-  return edits;
+  const Span& outer = rule.item_where;
+  const bool are_inside = std::ranges::all_of(edits, [&](const TextEdit& edit) {
+    const auto& [file, begin, end] = edit.where;
+    // An insertion must follow some text of the rule.
+    const uint64_t first = begin == end ? begin - 1 : begin;
+    return file == outer.file && first >= outer.begin && end <= outer.end &&
+           first < end;
+  });
+  return are_inside ? edits : Edits();
 }
 
 std::string edited(std::string_view text, std::span<const TextEdit> edits) {
@@ -399,136 +376,6 @@ std::string edited(std::string_view text, std::span<const TextEdit> edits) {
     at = edit.where.end;
   }
   return result.append(text.substr(at));
-}
-
-namespace {
-
-constexpr size_t kContext = 3;
-
-using Lines = std::vector<std::string_view>;  // with their line ends
-
-Lines lines_of(std::string_view text) {
-  Lines lines;
-  while (!text.empty()) {
-    const size_t end = std::min(text.find('\n'), text.size() - 1) + 1;
-    lines.push_back(text.substr(0, end));
-    text.remove_prefix(end);
-  }
-  return lines;
-}
-
-struct EditStep {
-  char sign = ' ';  // ' ', '-', '+'
-  std::string_view line;
-};
-
-// Adds the difference of the middle parts, by their longest common subsequence,
-// or as a whole if that table would be large.
-void add_middle(const Lines& a, const Lines& b, std::vector<EditStep>& steps) {
-  constexpr size_t kMaxCells = 4000000;
-  const size_t width = b.size() + 1;
-  const bool small = a.size() + 1 <= kMaxCells / width;
-  std::vector<uint32_t> common(small ? (a.size() + 1) * width : 0);
-  for (size_t i = a.size(); small && i-- > 0;) {
-    for (size_t k = b.size(); k-- > 0;) {
-      common[i * width + k] = a[i] == b[k]
-                                  ? common[(i + 1) * width + k + 1] + 1
-                                  : std::max(common[(i + 1) * width + k],
-                                             common[i * width + k + 1]);
-    }
-  }
-  size_t i = 0;
-  size_t k = 0;
-  while (i < a.size() || k < b.size()) {
-    if (small && i < a.size() && k < b.size() && a[i] == b[k]) {
-      steps.push_back({' ', a[i++]});
-      ++k;
-    } else if (k == b.size() ||
-               (i < a.size() && (!small || common[(i + 1) * width + k] >=
-                                               common[i * width + k + 1]))) {
-      steps.push_back({'-', a[i++]});
-    } else {
-      steps.push_back({'+', b[k++]});
-    }
-  }
-}
-
-std::vector<EditStep> steps_of(const Lines& before, const Lines& after) {
-  size_t head = 0;
-  const size_t most = std::min(before.size(), after.size());
-  while (head < most && before[head] == after[head]) ++head;
-  size_t tail = 0;
-  while (tail < most - head &&
-         before[before.size() - 1 - tail] == after[after.size() - 1 - tail]) {
-    ++tail;
-  }
-  std::vector<EditStep> steps;
-  for (size_t i = 0; i < head; ++i) steps.push_back({' ', before[i]});
-  const auto middle = [&](const Lines& all) {
-    return Lines(all.begin() + static_cast<std::ptrdiff_t>(head),
-                 all.end() - static_cast<std::ptrdiff_t>(tail));
-  };
-  add_middle(middle(before), middle(after), steps);
-  for (size_t i = before.size() - tail; i < before.size(); ++i) {
-    steps.push_back({' ', before[i]});
-  }
-  return steps;
-}
-
-// Returns "3,7" or "3": the beginning and length of a hunk in diff's notation.
-std::string range_text(size_t begin, size_t count) {
-  if (count == 0) return std::to_string(begin) + ",0";
-  std::string text = std::to_string(begin + 1);
-  if (count != 1) text += "," + std::to_string(count);
-  return text;
-}
-
-void add_hunk(const std::vector<EditStep>& steps, size_t first, size_t end,
-              std::string& out) {
-  const auto lines = [&](size_t from, size_t to, char sign) {
-    return static_cast<size_t>(std::count_if(
-        steps.begin() + static_cast<std::ptrdiff_t>(from),
-        steps.begin() + static_cast<std::ptrdiff_t>(to),
-        [&](const EditStep& s) { return s.sign == ' ' || s.sign == sign; }));
-  };
-  out += "@@ -" + range_text(lines(0, first, '-'), lines(first, end, '-')) +
-         " +" + range_text(lines(0, first, '+'), lines(first, end, '+')) +
-         " @@\n";
-  for (size_t i = first; i < end; ++i) {
-    out += steps[i].sign;
-    out += steps[i].line;
-    if (!steps[i].line.ends_with('\n')) {
-      out += "\n\\ No newline at end of file\n";
-    }
-  }
-}
-
-}  // namespace
-
-std::string unified_diff(std::string_view path, std::string_view before,
-                         std::string_view after) {
-  const std::vector<EditStep> steps =
-      steps_of(lines_of(before), lines_of(after));
-  std::string out;
-  for (size_t i = 0; i < steps.size();) {
-    if (steps[i].sign == ' ') {
-      ++i;
-      continue;
-    }
-    // A hunk continues while fewer equal lines follow than twice the context.
-    size_t last = i;
-    for (size_t k = i; k < steps.size() && k <= last + 2 * kContext; ++k) {
-      if (steps[k].sign != ' ') last = k;
-    }
-    const size_t first = i - std::min(i, kContext);
-    const size_t end = std::min(steps.size(), last + 1 + kContext);
-    if (out.empty()) {
-      out = "--- " + std::string(path) + "\n+++ " + std::string(path) + "\n";
-    }
-    add_hunk(steps, first, end, out);
-    i = end;
-  }
-  return out;
 }
 
 }  // namespace shardplan

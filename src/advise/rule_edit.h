@@ -80,10 +80,6 @@ TextEdit insertion_behind(const ItemLayout& item,
 // Returns the edit that removes the rule. No value if it is the only one, or if
 // text that is not a rule would be removed with it.
 std::optional<TextEdit> removal_of(const ItemLayout& item);
-// Returns the edit that copies `item`, as written, to the place before
-// `target`.
-std::optional<TextEdit> copy_before(const ItemLayout& target,
-                                    const ItemLayout& item);
 
 // Rule changes as edits of a rules file in YAML or JSON.
 //

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Judges changes of a plan, and compares their findings by parameter group.
 #include "advise/what_if.h"
 
 #include <algorithm>
@@ -21,7 +22,7 @@ std::string error_key(const Diagnostic& diagnostic, const Plan& plan) {
                     diagnostic.subject.axis + '\n';
   const int rule = diagnostic.subject.rule;
   if (diagnostic.parameters.empty() && rule > 0) {
-    key += plan.rules[static_cast<size_t>(rule) - 1].pattern;
+    key += nth(plan.rules, rule - 1).pattern;
   }
   return key;
 }
@@ -269,20 +270,16 @@ struct WhatIf::Impl {
     // If no rule that shards matches, the findings search for other naming
     // schemes.
     constexpr int64_t kPattern = 40;  // to compile one, for at most 1000
-    const bool is_sought =
-        std::ranges::none_of(plan.rules, [](const auto& rule) {
+    if (std::ranges::none_of(plan.rules, [](const PlanRule& rule) {
           return rule.matched > 0 && !names_no_axis(rule.spec);
-        });
-    if (is_sought) {
-      visited += kPattern * static_cast<int64_t>(
-                                std::min<size_t>(1000, plan.rules.size()));
+        })) {
+      visited += kPattern * std::min<int64_t>(1000, std::ssize(plan.rules));
     }
-    const size_t axes = plan.mesh.all_axes().size();
+    const int64_t axes = std::ssize(plan.mesh.all_axes());
     for (const Placement& placement : plan.placements) {
-      const size_t entries = placement.requested
-                                 ? placement.requested->dims.size()
-                                 : placement.spec.dims.size();
-      visited += kPlacement + static_cast<int64_t>(axes + entries);
+      const PartitionSpec& spec =
+          placement.requested ? *placement.requested : placement.spec;
+      visited += kPlacement + axes + std::ssize(spec.dims);
     }
     Findings errors;
     for (const Diagnostic& diagnostic : diags.all()) {
@@ -315,23 +312,15 @@ struct WhatIf::Impl {
 
   // Returns the outcome of a change; those that other findings may share are
   // cached.
-  const Outcome* tried(const Placing& change) {
+  const std::optional<Outcome>& tried(const Placing& change) {
     constexpr size_t kRemembered = 64;
     const std::string key = shared_key(change);
-    if (!key.empty()) {
-      const auto known_one = remembered.find(key);
-      if (known_one != remembered.end()) {
-        return known_one->second ? &*known_one->second : nullptr;
-      }
-    }
+    const auto known = remembered.find(key);
+    if (known != remembered.end()) return known->second;
     std::optional<Outcome> outcome;
     if (auto one = made(change)) outcome = std::move(one->outcome);
-    if (!key.empty() && remembered.size() < kRemembered) {
-      const auto entry = remembered.emplace(key, std::move(outcome)).first;
-      return entry->second ? &*entry->second : nullptr;
-    }
-    last = std::move(outcome);
-    return last ? &*last : nullptr;
+    const bool is_kept = !key.empty() && remembered.size() < kRemembered;
+    return (is_kept ? remembered[key] : last) = std::move(outcome);
   }
 
   const TargetFinding& find_target(const Diagnostic& finding,
@@ -380,10 +369,10 @@ struct WhatIf::Impl {
     for (size_t i = 0; i < requested.size(); ++i) {
       const RuleChange& change = *requested[i].change;
       if (change.kind == RuleChange::Kind::Insert) continue;
-      of_rule[static_cast<size_t>(change.rule) - 1] = static_cast<int>(i);
+      nth(of_rule, change.rule - 1) = static_cast<int>(i);
     }
     const auto at = [](const std::vector<int>& of, int winner) {
-      return winner < 0 ? kNone : of[static_cast<size_t>(winner)];
+      return winner < 0 ? kNone : nth(of, winner);
     };
     Deciders result{{}, std::vector<bool>(requested.size())};
     for (size_t g = 0; g < ground.groups.groups.size(); ++g) {
@@ -392,8 +381,8 @@ struct WhatIf::Impl {
       const bool is_one = then == now || then == kNone || now == kNone;
       result.decider.push_back(is_one ? std::max(then, now) : kSeveral);
       if (is_one) continue;
-      result.is_entangled[static_cast<size_t>(then)] = true;
-      result.is_entangled[static_cast<size_t>(now)] = true;
+      nth(result.is_entangled, then) = true;
+      nth(result.is_entangled, now) = true;
     }
     return result;
   }
@@ -408,7 +397,7 @@ struct WhatIf::Impl {
     std::vector<bool> is_changed(rules.rules.size());
     for (const RuleChange& change : changes) {
       if (change.kind == RuleChange::Kind::Insert) continue;
-      is_changed[static_cast<size_t>(change.rule) - 1] = true;
+      nth(is_changed, change.rule - 1) = true;
     }
     using Axes = std::set<std::string_view>;
     const auto add = [](const PartitionSpec& spec, Axes& axes) {
@@ -452,7 +441,7 @@ struct WhatIf::Impl {
         }
         if (by.decider[g] == kNone) return std::nullopt;
         if (by.decider[g] == kSeveral) continue;  // these are entangled
-        Severity& of = worst[static_cast<size_t>(by.decider[g])];
+        Severity& of = nth(worst, by.decider[g]);
         of = std::max(of, now.worst);
       }
     }
@@ -514,10 +503,9 @@ std::optional<Effect> WhatIf::effect(const Placing& change,
                                      const Diagnostic& finding,
                                      std::span<const uint32_t> parameters) {
   const TargetFinding& target = impl_->find_target(finding, parameters);
-  const Outcome* outcome = impl_->tried(change);
+  const std::optional<Outcome>& outcome = impl_->tried(change);
   impl_->visited += std::ssize(target.groups) + 1;
-  if (outcome == nullptr || !outcome->is_better ||
-      !Impl::is_gone(target, *outcome)) {
+  if (!outcome || !outcome->is_better || !Impl::is_gone(target, *outcome)) {
     return std::nullopt;
   }
   const Plan& before = impl_->planned.plan;
@@ -558,7 +546,7 @@ std::optional<std::vector<std::optional<Effect>>> WhatIf::effects_together(
     const int64_t bytes = more(g, groups[g].count);
     of_all += bytes;
     const int change = by.decider[g];
-    if (change >= 0) added[static_cast<size_t>(change)] += bytes;
+    if (change >= 0) nth(added, change) += bytes;
   }
   if (of_all != outcome.fullest - planned.memory.max) return std::nullopt;
 
@@ -604,25 +592,22 @@ bool WhatIf::can_all_go(std::span<const Diagnostic* const> findings) {
   for (const Diagnostic* finding : findings) {
     const int rule = finding->subject.rule;
     if (rule < 1) return false;
-    const PlanRule& idle = plan.rules[static_cast<size_t>(rule) - 1];
+    const PlanRule& idle = nth(plan.rules, rule - 1);
     // If the rule shadows others that decide nothing either, removing it
     // changes the findings about those.
     if (idle.decided > 0 || !idle.shadowed_by.empty()) return false;
     if (!removed.insert(rule).second) return false;
-    without.rules.emplace_back();
-    without.rules.back().kind = RuleChange::Kind::Remove;
-    without.rules.back().rule = rule;
+    RuleChange& change = without.rules.emplace_back();
+    change.kind = RuleChange::Kind::Remove;
+    change.rule = rule;
   }
   // SP115 is reported for all rules together, unless a rule that shards matches
-  // and remains.
-  bool stays = false;
-  for (size_t i = 0; i < plan.rules.size(); ++i) {
-    const PlanRule& rule = plan.rules[i];
-    stays = stays ||
-            (rule.decided > 0 && !rule.shipped && !names_no_axis(rule.spec) &&
-             !removed.contains(static_cast<int>(i) + 1));
+  // and remains. The removed rules decide nothing.
+  if (std::ranges::none_of(plan.rules, [](const PlanRule& rule) {
+        return rule.decided > 0 && !rule.shipped && !names_no_axis(rule.spec);
+      })) {
+    return false;
   }
-  if (!stays) return false;
   const auto made = impl_->made(without);
   if (!made || !made->outcome.is_better ||
       !are_among(made->outcome.findings, impl_->before)) {

@@ -69,8 +69,7 @@ class WhatIf {
   // Returns the effect of the change if it removes `finding`, adds no error,
   // and leaves fewer findings: first fewer errors, then warnings, then notes.
   // No value otherwise. `parameters` are those of the finding.
-  std::optional<Effect> effect(const Placing& change,
-                               const Diagnostic& finding,
+  std::optional<Effect> effect(const Placing& change, const Diagnostic& finding,
                                std::span<const uint32_t> parameters);
 
   // Returns the effect of each of several rule changes on its finding, from one

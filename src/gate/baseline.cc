@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+// Reads and writes baselines, and finds the entries that accept a finding.
 #include "gate/baseline.h"
 
+#include <algorithm>
 #include <array>
 #include <set>
 #include <utility>
 
+#include "base/checked.h"
 #include "base/text.h"
 #include "core/fold.h"
 #include "syntax/document.h"
@@ -74,19 +77,6 @@ std::set<std::string> subjects_of(const Diagnostic& finding) {
                            : finding.message};
 }
 
-int entry_for(const Baseline& baseline, std::string_view target,
-              const Diagnostic& finding, const std::string& subject) {
-  for (size_t i = 0; i < baseline.accepted.size(); ++i) {
-    const AcceptedFinding& entry = baseline.accepted[i];
-    if (entry.code == finding.code &&
-        (entry.target.empty() || matches_glob(entry.target, target)) &&
-        (entry.about.empty() || entry.about == subject)) {
-      return static_cast<int>(i);
-    }
-  }
-  return -1;
-}
-
 }  // namespace
 
 std::optional<Baseline> read_baseline(SourcePtr source, Diagnostics& diags) {
@@ -115,27 +105,31 @@ std::optional<Baseline> read_baseline(SourcePtr source, Diagnostics& diags) {
   return baseline;
 }
 
-int accepting_entry(const Baseline& baseline, std::string_view target,
-                    const Diagnostic& finding) {
-  int first = -1;
+std::vector<size_t> accepting_entries(const Baseline& baseline,
+                                      std::string_view target,
+                                      const Diagnostic& finding) {
+  std::vector<size_t> entries;
   for (const std::string& subject : subjects_of(finding)) {
-    const int entry = entry_for(baseline, target, finding, subject);
-    if (entry < 0) return -1;
-    if (first < 0) first = entry;
+    const auto entry = std::ranges::find_if(
+        baseline.accepted, [&](const AcceptedFinding& accepted) {
+          return accepted.code == finding.code &&
+                 (accepted.target.empty() ||
+                  matches_glob(accepted.target, target)) &&
+                 (accepted.about.empty() || accepted.about == subject);
+        });
+    if (entry == baseline.accepted.end()) return {};
+    entries.push_back(to_size(entry - baseline.accepted.begin()));
   }
-  return first;
+  return entries;
 }
 
 void accept(const Baseline& baseline, std::string_view target,
             Diagnostics& diags, std::vector<bool>& used) {
   used.resize(baseline.accepted.size());
   diags.allow_those([&](const Diagnostic& finding) {
-    if (accepting_entry(baseline, target, finding) < 0) return false;
-    for (const std::string& subject : subjects_of(finding)) {
-      const int entry = entry_for(baseline, target, finding, subject);
-      used[static_cast<size_t>(entry)] = true;
-    }
-    return true;
+    const auto entries = accepting_entries(baseline, target, finding);
+    for (const size_t entry : entries) used[entry] = true;
+    return !entries.empty();
   });
 }
 
@@ -153,10 +147,7 @@ void report_stale(const Baseline& baseline, const std::vector<bool>& used,
 
 std::string baseline_text(const std::vector<TargetFindings>& findings,
                           std::string_view reason) {
-  std::string text =
-      "# Findings that are accepted, each with a reason. `target` and `about` "
-      "may be left out.\naccepted:\n";
-  bool any = false;
+  std::string entries;
   std::set<std::array<std::string, 3>> written;
   for (const TargetFindings& of : findings) {
     for (const Diagnostic& finding : of.diags->all()) {
@@ -169,19 +160,19 @@ std::string baseline_text(const std::vector<TargetFindings>& findings,
                  .second) {
           continue;
         }
-        any = true;
-        text += "  - code: " + code_id(finding.code) + "\n";
+        entries += "\n  - code: " + code_id(finding.code);
         // `*` in a target would mean any text, but target names contain none.
         if (!of.target.empty()) {
-          text += "    target: " + yaml_string(of.target) + "\n";
+          entries += "\n    target: " + yaml_string(of.target);
         }
-        text += "    about: " + yaml_string(subject) + "\n";
-        text += "    reason: " + yaml_string(std::string(reason)) + "\n";
+        entries += "\n    about: " + yaml_string(subject) +
+                   "\n    reason: " + yaml_string(std::string(reason));
       }
     }
   }
-  return any ? text
-             : text.substr(0, text.rfind("accepted:")) + "accepted: []\n";
+  return "# Findings that are accepted, each with a reason. `target` and "
+         "`about` may be left out.\naccepted:" +
+         (entries.empty() ? " []" : entries) + "\n";
 }
 
 }  // namespace shardplan

@@ -46,10 +46,11 @@ struct Baseline {
 // an answer.
 std::optional<Baseline> read_baseline(SourcePtr source, Diagnostics& diags);
 
-// Returns the index of the entry that accepts the finding; -1: none. If
-// different entries accept its parameters, returns the first of them.
-int accepting_entry(const Baseline& baseline, std::string_view target,
-                    const Diagnostic& finding);
+// Returns the indices of the entries that accept what the finding is about.
+// Empty if it is not accepted.
+std::vector<size_t> accepting_entries(const Baseline& baseline,
+                                      std::string_view target,
+                                      const Diagnostic& finding);
 
 // Removes the accepted findings of one target, and counts them as allowed. Sets
 // `used[i]` if entry i accepted something.

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+// Compares the two sides of a target: placements with what changed them, memory
+// and findings.
 #include "gate/changes.h"
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <iterator>
 #include <map>
 #include <set>
@@ -10,22 +13,18 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/checked.h"
 #include "base/text.h"
 #include "base/words.h"
 #include "core/fold.h"
 #include "core/manifest.h"
 #include "core/plan.h"
 #include "core/rules.h"
+#include "gate/spec_changes.h"
 #include "gate/time_changes.h"
 #include "model/tensor_name.h"
 
 namespace shardplan {
-
-int64_t rank_of(const ExpertPlacement& dealt, std::string_view name) {
-  if (dealt.rank >= 0) return dealt.rank;
-  return rank_of_expert(dealt, expert_name(name).number.value_or(0));
-}
-
 namespace {
 
 // A parameter on both sides, or on one.
@@ -34,11 +33,6 @@ struct Pair {
   std::optional<size_t> after;
 };
 
-bool is_same(const Placement& a, const Placement& b) {
-  return a.type == b.type && a.spec == b.spec && a.dealt == b.dealt &&
-         a.bytes_per_device == b.bytes_per_device;
-}
-
 // Returns the parameters that differ: in the order of the first side, then
 // those that the second side adds.
 std::vector<Pair> different(const Session& before, const Session& after) {
@@ -46,7 +40,12 @@ std::vector<Pair> different(const Session& before, const Session& after) {
   const Manifest& b = after.model.manifest;
   std::vector<Pair> pairs;
   const auto compare = [&](size_t i, size_t k) {
-    if (!is_same(before.plan.of(i), after.plan.of(k))) pairs.push_back({i, k});
+    const Placement& was = before.plan.of(i);
+    const Placement& is = after.plan.of(k);
+    if (was.type != is.type || was.spec != is.spec || was.dealt != is.dealt ||
+        was.bytes_per_device != is.bytes_per_device) {
+      pairs.push_back({i, k});
+    }
   };
   bool same_names = a.size() == b.size();
   for (size_t i = 0; same_names && i < a.size(); ++i) {
@@ -81,15 +80,6 @@ AxisNames axes_of(const Placement& placement) {
   return axes;
 }
 
-// Returns the axes of `all` that `others` lacks, in order.
-AxisNames beyond(const AxisNames& all, const AxisNames& others) {
-  AxisNames rest;
-  for (const AxisName& axis : all) {
-    if (!contains(others, axis)) rest.push_back(axis);
-  }
-  return rest;
-}
-
 ChangeLine line_of(Span where, bool before) {
   if (!where) return {};
   return {where.file->name(), where.file->position(where.begin).line, before,
@@ -101,12 +91,9 @@ ChangeLine rule_line(const Session& session, const Placement& placement,
                      bool before) {
   const PlanRule* rule = rule_of(session, placement);
   if (rule == nullptr) return {};
-  ChangeLine line = {rule->file, rule->line, before, {}};
-  if (session.rules) {
-    const auto index = static_cast<size_t>(placement.rule) - 1;
-    line.where = session.rules->rules[index].where;
-  }
-  return line;
+  return {rule->file, rule->line, before,
+          session.rules ? nth(session.rules->rules, placement.rule - 1).where
+                        : Span()};
 }
 
 // Returns the logical axis rule that placed a dimension; null if none did.
@@ -115,7 +102,7 @@ const LogicalRule* logical_rule(const Session& session,
   if (!session.rules || dim >= placement.logical_rules.size()) return nullptr;
   const int rule = placement.logical_rules[dim];
   if (rule == 0) return nullptr;
-  return &session.rules->logical_rules[static_cast<size_t>(rule) - 1];
+  return &nth(session.rules->logical_rules, rule - 1);
 }
 
 std::string rule_text(const Placement& placement, const PlanRule& rule) {
@@ -135,9 +122,8 @@ bool blame_label(const Session& before, const Placement& a,
                  const Session& after, const Placement& b, GateChange& change) {
   const size_t dims = std::max(a.spec.dims.size(), b.spec.dims.size());
   for (size_t dim = 0; dim < dims; ++dim) {
-    const AxisNames none;
-    const AxisNames& was = dim < a.spec.dims.size() ? a.spec.dims[dim] : none;
-    const AxisNames& is = dim < b.spec.dims.size() ? b.spec.dims[dim] : none;
+    const AxisNames was = axes_at(a.spec, dim);
+    const AxisNames is = axes_at(b.spec, dim);
     const std::string label = label_of(b, dim);
     if (was == is || label.empty() || label != label_of(a, dim)) continue;
     const LogicalRule* now = logical_rule(after, b, dim);
@@ -255,10 +241,9 @@ GateChange placement_change(const Session& before, const Session& after,
                             std::span<const uint32_t> members,
                             std::string label) {
   const Pair& pair = pairs[members.front()];
-  GateChange change;
-  change.kind = GateKind::Placement;
-  change.what = std::move(label);
-  change.parameters = static_cast<int64_t>(members.size());
+  GateChange change = {.kind = GateKind::Placement,
+                       .what = std::move(label),
+                       .parameters = std::ssize(members)};
   const Placement* a = pair.before ? &before.plan.of(*pair.before) : nullptr;
   const Placement* b = pair.after ? &after.plan.of(*pair.after) : nullptr;
   std::vector<size_t> was;
@@ -277,15 +262,15 @@ GateChange placement_change(const Session& before, const Session& after,
     change.line = rule_line(before, *a, true);
     change.text = "no longer in the model";
   } else {
-    change.lost = beyond(axes_of(*a), axes_of(*b));
-    change.gained = beyond(axes_of(*b), axes_of(*a));
+    change.lost = without(axes_of(*a), axes_of(*b));
+    change.gained = without(axes_of(*b), axes_of(*a));
     blame(before, *a, after, *b, change);
   }
   return change;
 }
 
-void add_placements(const Session& before, const Session& after,
-                    std::vector<GateChange>& changes) {
+std::vector<GateChange> placement_changes(const Session& before,
+                                          const Session& after) {
   const std::vector<Pair> pairs = different(before, after);
   const NameOf name = [&](size_t i) {
     return pairs[i].before ? before.model.manifest.name(*pairs[i].before)
@@ -293,30 +278,25 @@ void add_placements(const Session& before, const Session& after,
   };
   std::map<std::pair<int64_t, int64_t>, uint32_t> numbers;
   std::vector<uint32_t> kinds;
+  const auto number = [](const Session& side, std::optional<size_t> index) {
+    return index ? int64_t{side.plan.placement_of[*index]} : int64_t{-1};
+  };
   for (const Pair& pair : pairs) {
-    const auto number = [](const Session& side, std::optional<size_t> index) {
-      return index ? int64_t{side.plan.placement_of[*index]} : int64_t{-1};
-    };
+    const std::pair kind(number(before, pair.before),
+                         number(after, pair.after));
     const auto next = static_cast<uint32_t>(numbers.size());
-    kinds.push_back(numbers
-                        .emplace(std::pair(number(before, pair.before),
-                                           number(after, pair.after)),
-                                 next)
-                        .first->second);
+    kinds.push_back(numbers.emplace(kind, next).first->second);
   }
   const Folding folding = fold(kinds, name);
   std::vector<std::string> labels = class_labels(folding, name);
-  const size_t first = changes.size();
+  std::vector<GateChange> changes;
   const Members members(folding.class_of, folding.classes.size());
   for (size_t i = 0; i < labels.size(); ++i) {
     changes.push_back(placement_change(before, after, pairs, members.of(i),
                                        std::move(labels[i])));
   }
-  std::stable_sort(changes.begin() + static_cast<std::ptrdiff_t>(first),
-                   changes.end(), [](const GateChange& a, const GateChange& b) {
-                     return std::abs(a.bytes_per_device) >
-                            std::abs(b.bytes_per_device);
-                   });
+  sort_largest_first(changes);
+  return changes;
 }
 
 // The quantity to compare, which both sides must request. A step or a state
@@ -327,10 +307,6 @@ Compared asked_by(const TargetSide& side) {
   if (side.step != nullptr) return Compared::Step;
   const bool stored = side.budget != nullptr && !side.budget->classes.empty();
   return stored ? Compared::Stored : Compared::Parameters;
-}
-
-Compared asked_by_both(const TargetSide& a, const TargetSide& b) {
-  return std::min(asked_by(a), asked_by(b));
 }
 
 // Returns the bytes of a side by category, the total last.
@@ -346,18 +322,18 @@ std::vector<BracketRow> categories_of(const TargetSide& side,
   };
   if (compared == Compared::Step) {
     for (const BracketRow& row : side.step->rows) add(row);
-  } else if (compared == Compared::Parameters) {
-    const int64_t bytes = side.session.memory.max;
-    add({std::string(category_name(Category::Parameters)),
-         std::string(category_title(Category::Parameters)),
-         {bytes, bytes, bytes}});
   } else {
-    const CategoryBytes& of = side.budget->classes.front().bytes;
+    CategoryBytes stored{};
+    if (compared == Compared::Stored) {
+      stored = side.budget->classes.front().bytes;
+    } else {
+      nth(stored, Category::Parameters) = side.session.memory.max;
+    }
     for (size_t i = 0; i < kCategories; ++i) {
       const auto category = static_cast<Category>(i);
       add({std::string(category_name(category)),
            std::string(category_title(category)),
-           {of[i], of[i], of[i]}});
+           {stored[i], stored[i], stored[i]}});
     }
   }
   rows.push_back(std::move(total));
@@ -402,17 +378,15 @@ void add_memory(const TargetSide& before, const TargetSide& after,
   const auto add = [&](const char* what, int64_t was, int64_t is,
                        int64_t of_bytes, std::string text = "") {
     if (was == is) return;
-    GateChange change;
-    change.kind = GateKind::Memory;
-    change.what = what;
-    change.before = ChangeBytes{was};
-    change.after = ChangeBytes{is};
-    change.bytes_per_device = is - was;
-    change.of_bytes = of_bytes;
-    change.text = std::move(text);
-    changes.push_back(std::move(change));
+    changes.push_back({.kind = GateKind::Memory,
+                       .what = what,
+                       .before = ChangeBytes{was},
+                       .after = ChangeBytes{is},
+                       .text = std::move(text),
+                       .bytes_per_device = is - was,
+                       .of_bytes = of_bytes});
   };
-  const Compared compared = asked_by_both(before, after);
+  const Compared compared = std::min(asked_by(before), asked_by(after));
   const bool steps = compared == Compared::Step;
   const int64_t was = fullest(before, compared);
   const std::string grown = grown_text(category_changes(before, after));
@@ -430,12 +404,11 @@ void add_memory(const TargetSide& before, const TargetSide& after,
       replicated_bytes(after.session),
       after.session.model.manifest.total_bytes());
   if (before.kv_tokens != after.kv_tokens) {
-    GateChange change;
+    GateChange& change = changes.emplace_back();
     change.kind = GateKind::Memory;
     change.what = "KV cache tokens";
     if (before.kv_tokens) change.before = *before.kv_tokens;
     if (after.kv_tokens) change.after = *after.kv_tokens;
-    changes.push_back(std::move(change));
   }
 }
 
@@ -462,21 +435,20 @@ std::map<std::string, Found> found_in(const Diagnostics& diags) {
   return found;
 }
 
-GateChange finding_change(const Found& before, const Found& after) {
-  GateChange change;
-  change.kind = GateKind::Finding;
+GateChange finding_change(const std::string& key, const Found& before,
+                          const Found& after) {
   const bool is_gone = after.first == nullptr;
   const Diagnostic& shown = is_gone ? *before.first : *after.first;
-  change.what = code_id(shown.code);
-  change.before = before.count;
-  change.after = after.count;
-  change.text = shown.message;
+  GateChange change = {.kind = GateKind::Finding,
+                       .what = code_id(shown.code),
+                       .before = before.count,
+                       .after = after.count,
+                       .text = shown.message,
+                       .key = key};
   if (const Label* label = main_label(shown)) {
     change.line = line_of(label->where, is_gone);
   }
-  const bool has_new_names =
-      !std::includes(before.names.begin(), before.names.end(),
-                     after.names.begin(), after.names.end());
+  const bool has_new_names = !std::ranges::includes(before.names, after.names);
   const bool is_graver = after.severity > before.severity;
   if (!is_gone && (has_new_names || is_graver || before.first == nullptr)) {
     change.severity = after.severity;
@@ -486,16 +458,28 @@ GateChange finding_change(const Found& before, const Found& after) {
 
 }  // namespace
 
+int64_t rank_of(const ExpertPlacement& dealt, std::string_view name) {
+  if (dealt.rank >= 0) return dealt.rank;
+  return rank_of_expert(dealt, expert_name(name).number.value_or(0));
+}
+
 const PlanRule* rule_of(const Session& session, const Placement& placement) {
-  if (placement.rule == 0) return nullptr;
-  return &session.plan.rules[static_cast<size_t>(placement.rule) - 1];
+  return placement.rule == 0 ? nullptr
+                             : &nth(session.plan.rules, placement.rule - 1);
+}
+
+void sort_largest_first(std::vector<GateChange>& changes) {
+  std::ranges::stable_sort(changes, std::ranges::greater(),
+                           [](const GateChange& change) {
+                             return std::abs(change.bytes_per_device);
+                           });
 }
 
 std::string_view gate_kind_name(GateKind kind) {
   constexpr std::array<std::string_view, 9> kNames = {
       "rule",       "label", "placement", "memory",  "finding",
       "collective", "time",  "target",    "baseline"};
-  return kNames.at(static_cast<size_t>(kind));
+  return nth(kNames, kind);
 }
 
 ChangeLine deciding_line(const Session& session, const Placement& placement,
@@ -507,7 +491,7 @@ ChangeLine deciding_line(const Session& session, const Placement& placement,
     if (rule == nullptr) continue;
     if (first == nullptr) first = rule;
     if (dim < placement.spec.dims.size() &&
-        beyond(axes, placement.spec.dims[dim]) != axes) {
+        without(axes, placement.spec.dims[dim]) != axes) {
       return line_of(rule->where, before);
     }
   }
@@ -526,10 +510,6 @@ std::vector<GateChange> finding_changes(const Diagnostics& before,
   const auto was = found_in(before);
   const auto is = found_in(after);
   std::vector<GateChange> changes;
-  const auto add = [&](const std::string& key, const Found& a, const Found& b) {
-    changes.push_back(finding_change(a, b));
-    changes.back().key = key;
-  };
   for (const auto& [key, found] : is) {
     const auto entry = was.find(key);
     const Found earlier = entry == was.end() ? Found() : entry->second;
@@ -540,35 +520,30 @@ std::vector<GateChange> finding_changes(const Diagnostics& before,
         earlier.severity == found.severity &&
         (!found.names.empty() || main_label(*found.first) != nullptr ||
          earlier.first->message == found.first->message);
-    if (!same) add(key, earlier, found);
+    if (!same) changes.push_back(finding_change(key, earlier, found));
   }
   for (const auto& [key, found] : was) {
-    if (!is.contains(key)) add(key, found, {});
+    if (!is.contains(key)) changes.push_back(finding_change(key, found, {}));
   }
-  std::stable_sort(changes.begin(), changes.end(),
-                   [](const GateChange& a, const GateChange& b) {
-                     return a.severity > b.severity;
-                   });
+  std::ranges::stable_sort(changes, std::ranges::greater(),
+                           &GateChange::severity);
   return changes;
 }
 
 const GateChange* change_of(const std::vector<GateChange>& changes,
                             const Diagnostic& diagnostic) {
-  const std::string key = finding_key(diagnostic);
-  for (const GateChange& change : changes) {
-    if (change.kind == GateKind::Finding && change.key == key) return &change;
-  }
-  return nullptr;
+  const auto found =
+      std::ranges::find(changes, finding_key(diagnostic), &GateChange::key);
+  return found == changes.end() ? nullptr : &*found;
 }
 
 std::vector<CategoryChange> category_changes(const TargetSide& before,
                                              const TargetSide& after) {
-  const Compared compared = asked_by_both(before, after);
+  const Compared compared = std::min(asked_by(before), asked_by(after));
   std::vector<CategoryChange> all;
   const auto of = [&](const BracketRow& row) -> CategoryChange& {
-    const auto found = std::find_if(
-        all.begin(), all.end(),
-        [&](const CategoryChange& c) { return c.category == row.category; });
+    const auto found =
+        std::ranges::find(all, row.category, &CategoryChange::category);
     if (found != all.end()) return *found;
     return all.emplace_back(CategoryChange{row.category, row.title, {}, {}});
   };
@@ -591,15 +566,13 @@ std::vector<GateChange> target_changes(const std::string& target,
                                        const TargetSide& before,
                                        const TargetSide& after,
                                        std::vector<GateChange> collectives) {
-  std::vector<GateChange> changes;
-  add_placements(before.session, after.session, changes);
+  std::vector<GateChange> changes =
+      placement_changes(before.session, after.session);
   add_memory(before, after, changes);
   add_time_changes(before, after, changes);
-  std::move(collectives.begin(), collectives.end(),
-            std::back_inserter(changes));
-  for (GateChange& change : finding_changes(before.diags, after.diags)) {
-    changes.push_back(std::move(change));
-  }
+  std::ranges::move(collectives, std::back_inserter(changes));
+  std::ranges::move(finding_changes(before.diags, after.diags),
+                    std::back_inserter(changes));
   for (GateChange& change : changes) change.target = target;
   return changes;
 }
@@ -608,9 +581,8 @@ bool fails_gate(const FailOn& fail_on, const GateChange& change) {
   if (fail_on.any_change) return true;
   switch (change.kind) {
     case GateKind::Finding:
-      return (change.severity == Severity::Error &&
-              (fail_on.new_errors || fail_on.new_warnings)) ||
-             (change.severity == Severity::Warning && fail_on.new_warnings);
+      return (change.severity == Severity::Error && fail_on.new_errors) ||
+             (change.severity >= Severity::Warning && fail_on.new_warnings);
     case GateKind::Memory: {
       const auto grown = static_cast<double>(change.bytes_per_device);
       const auto of = static_cast<double>(change.of_bytes);

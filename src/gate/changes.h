@@ -66,19 +66,19 @@ struct ChangeLine {
 
 struct GateChange {
   GateKind kind = GateKind::Target;
-  std::string target;  // "" for a rule, a label or the baseline alone
-  std::string what;    // a pattern, label, code, collective, setting
-  ChangeValue before;
-  ChangeValue after;
-  ChangeLine line;
-  std::string text;  // the reason: "rule 1 `.*` takes over from rule 2 `q`"
-  AxisNames lost;    // axes that no longer shard it, or that the label lost
-  AxisNames gained;
+  std::string target = {};  // "" for a rule, a label or the baseline alone
+  std::string what = {};    // a pattern, label, code, collective, setting
+  ChangeValue before = {};
+  ChangeValue after = {};
+  ChangeLine line = {};
+  std::string text = {};  // "rule 1 `.*` takes over from rule 2 `q`"
+  AxisNames lost = {};    // axes that no longer shard it, or the label lost
+  AxisNames gained = {};
   int64_t parameters = 0;        // that change alike
   int64_t bytes_per_device = 0;  // after minus before, over all of these
   int64_t of_bytes = 0;          // for memory: growth is a fraction of it
   double time_growth = 0;        // for time: 0.1 for a step 10 % longer
-  std::string key;               // for a finding: finding_key()
+  std::string key = {};          // for a finding: finding_key()
   // For a finding that is new or more severe than before; else Off.
   Severity severity = Severity::Off;
   bool fails = false;
@@ -123,6 +123,8 @@ std::vector<GateChange> target_changes(
 // parameters; new errors first.
 std::vector<GateChange> finding_changes(const Diagnostics& before,
                                         const Diagnostics& after);
+// Sorts by the change in bytes per device, regardless of its sign.
+void sort_largest_first(std::vector<GateChange>& changes);
 // Returns the change about this finding; null if the finding is unchanged.
 const GateChange* change_of(const std::vector<GateChange>& changes,
                             const Diagnostic& diagnostic);

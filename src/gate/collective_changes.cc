@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+// Pairs the collectives of the two sides, and groups those with the same trend.
 #include "gate/collective_changes.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <optional>
 #include <tuple>
@@ -16,45 +18,28 @@ namespace {
 
 enum class Trend : uint8_t { New, Gone, More, Fewer, Larger, Smaller };
 
+// The use on a side that lacks it.
+const CollectiveUse kNoUse;
+
 // The same use on both sides; one of them may lack it.
 struct UsePair {
-  const CollectiveUse* before = nullptr;
-  const CollectiveUse* after = nullptr;
+  const CollectiveUse* before = &kNoUse;
+  const CollectiveUse* after = &kNoUse;
 
-  const CollectiveUse& any() const { return after ? *after : *before; }
-  int64_t count(bool of_before) const {
-    const CollectiveUse* use = of_before ? before : after;
-    return use == nullptr ? 0 : use->count;
+  const CollectiveUse& any() const {
+    return after != &kNoUse ? *after : *before;
   }
-  int64_t bytes(bool of_before) const {
-    const CollectiveUse* use = of_before ? before : after;
-    return use == nullptr ? 0 : use->bytes_per_device;
+  int64_t grown() const {
+    return after->bytes_per_device - before->bytes_per_device;
   }
-  int64_t grown() const { return bytes(false) - bytes(true); }
 };
-
-std::vector<UsePair> pairs_of_uses(const std::vector<CollectiveUse>& before,
-                                   const std::vector<CollectiveUse>& after) {
-  using Key = std::tuple<CollectiveKind, AxisNames, Cause, bool, std::string>;
-  std::map<Key, UsePair> pairs;
-  const auto of = [&](const CollectiveUse& use) -> UsePair& {
-    return pairs[Key(use.kind, use.axes, use.cause, use.after_product,
-                     use.what)];
-  };
-  for (const CollectiveUse& use : before) of(use).before = &use;
-  for (const CollectiveUse& use : after) of(use).after = &use;
-  std::vector<UsePair> all;
-  all.reserve(pairs.size());
-  for (const auto& [key, pair] : pairs) all.push_back(pair);
-  return all;
-}
 
 // Returns the trend; empty if nothing changes.
 std::optional<Trend> trend_of(const UsePair& pair) {
-  if (pair.before == nullptr) return Trend::New;
-  if (pair.after == nullptr) return Trend::Gone;
-  if (pair.count(true) != pair.count(false)) {
-    return pair.count(false) > pair.count(true) ? Trend::More : Trend::Fewer;
+  if (pair.before == &kNoUse) return Trend::New;
+  if (pair.after == &kNoUse) return Trend::Gone;
+  if (pair.before->count != pair.after->count) {
+    return pair.after->count > pair.before->count ? Trend::More : Trend::Fewer;
   }
   if (pair.grown() == 0) return std::nullopt;
   return pair.grown() > 0 ? Trend::Larger : Trend::Smaller;
@@ -118,32 +103,31 @@ std::string title_of_uses(const std::vector<UsePair>& pairs) {
 GateChange change_of_uses(const std::string& target, std::vector<UsePair> pairs,
                           Trend trend, const SideCollectives& before,
                           const SideCollectives& after) {
-  std::ranges::stable_sort(pairs, [](const UsePair& a, const UsePair& b) {
-    return std::abs(a.grown()) > std::abs(b.grown());
-  });
-  GateChange change;
-  change.kind = GateKind::Collective;
-  change.target = target;
-  change.what = title_of_uses(pairs);
-  int64_t counts[2] = {0, 0};
-  int64_t bytes[2] = {0, 0};
+  std::ranges::stable_sort(
+      pairs, std::ranges::greater(),
+      [](const UsePair& pair) { return std::abs(pair.grown()); });
+  GateChange change = {.kind = GateKind::Collective,
+                       .target = target,
+                       .what = title_of_uses(pairs)};
+  CollectiveUse was;
+  CollectiveUse is;
   std::vector<std::string> names;
   for (const UsePair& pair : pairs) {
-    for (const bool is_after : {false, true}) {
-      counts[is_after ? 1 : 0] += pair.count(!is_after);
-      bytes[is_after ? 1 : 0] += pair.bytes(!is_after);
-    }
+    was.count += pair.before->count;
+    was.bytes_per_device += pair.before->bytes_per_device;
+    is.count += pair.after->count;
+    is.bytes_per_device += pair.after->bytes_per_device;
     names.push_back(pair.any().what);
   }
   const bool as_often = trend == Trend::Larger || trend == Trend::Smaller;
   if (as_often) {
-    change.before = ChangeBytes{bytes[0]};
-    change.after = ChangeBytes{bytes[1]};
+    change.before = ChangeBytes{was.bytes_per_device};
+    change.after = ChangeBytes{is.bytes_per_device};
   } else {
-    change.before = counts[0];
-    change.after = counts[1];
+    change.before = was.count;
+    change.after = is.count;
   }
-  change.bytes_per_device = bytes[1] - bytes[0];
+  change.bytes_per_device = is.bytes_per_device - was.bytes_per_device;
   const CollectiveUse& first = pairs.front().any();
   change.text = cause_words(first) +
                 std::string(first.after_product ? "matmuls with " : "") +
@@ -157,9 +141,18 @@ GateChange change_of_uses(const std::string& target, std::vector<UsePair> pairs,
 std::vector<GateChange> collective_changes(const std::string& target,
                                            const SideCollectives& before,
                                            const SideCollectives& after) {
+  using PairKey =
+      std::tuple<CollectiveKind, AxisNames, Cause, bool, std::string>;
+  std::map<PairKey, UsePair> all_pairs;
+  const auto of = [&](const CollectiveUse& use) -> UsePair& {
+    return all_pairs[{use.kind, use.axes, use.cause, use.after_product,
+                      use.what}];
+  };
+  for (const CollectiveUse& use : before.uses) of(use).before = &use;
+  for (const CollectiveUse& use : after.uses) of(use).after = &use;
   using Key = std::tuple<CollectiveKind, AxisNames, Cause, bool, Trend>;
   std::map<Key, std::vector<UsePair>> groups;
-  for (const UsePair& pair : pairs_of_uses(before.uses, after.uses)) {
+  for (const auto& [pair_key, pair] : all_pairs) {
     const auto trend = trend_of(pair);
     if (!trend) continue;
     const CollectiveUse& use = pair.any();
@@ -167,15 +160,11 @@ std::vector<GateChange> collective_changes(const std::string& target,
         .push_back(pair);
   }
   std::vector<GateChange> changes;
-  changes.reserve(groups.size());
   for (auto& [key, pairs] : groups) {
     changes.push_back(change_of_uses(target, std::move(pairs),
                                      std::get<Trend>(key), before, after));
   }
-  std::ranges::stable_sort(
-      changes, [](const GateChange& a, const GateChange& b) {
-        return std::abs(a.bytes_per_device) > std::abs(b.bytes_per_device);
-      });
+  sort_largest_first(changes);
   return changes;
 }
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Reads the entries of `--fail-on`.
 #include "gate/fail_on.h"
 
 #include <cmath>
@@ -10,18 +11,20 @@
 namespace shardplan {
 namespace {
 
-constexpr std::string_view kMemory = "memory>";
-constexpr std::string_view kReplicated = "replicated>";
-constexpr std::string_view kTime = "time>";
-
-struct FailOnSwitch {
+template <typename Value>
+struct FailOnEntry {
   std::string_view name;
-  bool FailOn::*field;
+  Value FailOn::*field;
 };
-constexpr FailOnSwitch kSwitches[] = {{"new-errors", &FailOn::new_errors},
-                                      {"new-warnings", &FailOn::new_warnings},
-                                      {"lost-axes", &FailOn::lost_axes},
-                                      {"any-change", &FailOn::any_change}};
+constexpr FailOnEntry<bool> kSwitches[] = {
+    {"new-errors", &FailOn::new_errors},
+    {"new-warnings", &FailOn::new_warnings},
+    {"lost-axes", &FailOn::lost_axes},
+    {"any-change", &FailOn::any_change}};
+constexpr FailOnEntry<std::optional<double>> kGrowths[] = {
+    {"memory>", &FailOn::memory},
+    {"replicated>", &FailOn::replicated},
+    {"time>", &FailOn::time}};
 
 // Reads "1%" or "0.01" as 0.01.
 std::optional<double> fraction_of(std::string_view text) {
@@ -36,39 +39,34 @@ std::optional<double> fraction_of(std::string_view text) {
 
 std::vector<std::string> fail_on_forms() {
   std::vector<std::string> forms = {"memory>1%", "replicated>0", "time>3%"};
-  for (const FailOnSwitch& each : kSwitches) forms.emplace_back(each.name);
+  for (const auto& each : kSwitches) forms.emplace_back(each.name);
   return forms;
 }
 
 bool add_fail_on(std::string_view text, FailOn& fail_on) {
-  for (const FailOnSwitch& each : kSwitches) {
+  for (const auto& each : kSwitches) {
     if (text != each.name) continue;
     fail_on.*each.field = true;
     return true;
   }
-  if (text.starts_with(kTime)) {
+  for (const auto& each : kGrowths) {
+    if (!text.starts_with(each.name)) continue;
+    const std::string_view written = text.substr(each.name.size());
+    const bool is_percent = written.ends_with('%');
+    const auto limit = fraction_of(written);
     // `time>3` could mean 300 % or seconds.
-    if (!text.ends_with('%')) return false;
-    const auto limit = fraction_of(text.substr(kTime.size()));
-    if (limit) fail_on.time = limit;
+    if (each.field == &FailOn::time && !is_percent) return false;
+    // A bare number is a fraction; one above 1 is a size in bytes.
+    if (each.field == &FailOn::memory && !is_percent &&
+        (!limit || *limit > 1)) {
+      const auto bytes = parse_bytes(written);
+      if (bytes) fail_on.memory_bytes = bytes;
+      return bytes.has_value();
+    }
+    if (limit) fail_on.*each.field = limit;
     return limit.has_value();
   }
-  const bool is_memory = text.starts_with(kMemory);
-  if (!is_memory && !text.starts_with(kReplicated)) return false;
-  const std::string_view written =
-      text.substr(is_memory ? kMemory.size() : kReplicated.size());
-  const auto limit = fraction_of(written);
-  // A bare number is a fraction; one above 1 is a size in bytes.
-  const bool is_size =
-      is_memory && (!limit || *limit > 1) && !written.ends_with('%');
-  if (is_size) {
-    const auto bytes = parse_bytes(written);
-    if (bytes) fail_on.memory_bytes = bytes;
-    return bytes.has_value();
-  }
-  if (!limit) return false;
-  (is_memory ? fail_on.memory : fail_on.replicated) = *limit;
-  return true;
+  return false;
 }
 
 std::vector<std::string> without_meaning_for_rules(const FailOn& fail_on) {

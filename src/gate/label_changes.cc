@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Compares the rules of each label, and the labels that share an array.
 #include "gate/label_changes.h"
 
 #include <map>
@@ -69,7 +70,13 @@ struct Labels {
 PartitionSpec one_dimension(const AxisNames& axes) { return {{axes}}; }
 
 std::string label_text(const LabelName& label) {
-  return label ? *label : "None";
+  return label.value_or("None");
+}
+
+// Returns the axes of `axes` that `others` has as well.
+AxisNames shared_axes(AxisNames axes, const AxisNames& others) {
+  erase_if(axes, [&](const AxisName& axis) { return !contains(others, axis); });
+  return axes;
 }
 
 // Compares the rules of one label by their order.
@@ -83,7 +90,7 @@ void add_own_changes(const LabelName& label, const Labels& before,
         old_rule->axes == new_rule->axes) {
       continue;
     }
-    RuleSetChange change;
+    RuleSetChange& change = changes.emplace_back();
     change.kind = ChangeKind::Label;
     change.how = i > 0                 ? ChangeHow::Fallback
                  : old_rule == nullptr ? ChangeHow::Added
@@ -100,7 +107,6 @@ void add_own_changes(const LabelName& label, const Labels& before,
       change.after_where = new_rule->where;
     }
     describe_difference(change.before, change.after, change);
-    changes.push_back(std::move(change));
   }
 }
 
@@ -150,7 +156,6 @@ struct InArray {
   bool is_known = false;  // the side has rules for it
   AxisNames axes;
   AxisNames denied;  // axes that it has alone, but not here
-  int rule = 0;      // 1-based rule that placed it
   int blocked = 0;   // 1-based rule that was blocked first
 };
 
@@ -162,15 +167,13 @@ InArray in_array(const Labels& side, const LogicalMapping& mapping,
   const LogicalDim& dim = mapping.dims[i];
   here.axes = dim.axes;
   here.denied = without(side.alone(labels[i]), dim.axes);
-  here.rule = dim.rule;
   if (!dim.blocked.empty()) here.blocked = dim.blocked.front();
   // In this reading every name means its axes, so the later of two dimensions
   // loses shared axes.
   if (side.rules.logical_reading == LogicalReading::Mapping) {
     for (size_t j = 0; j < i; ++j) {
-      for (const AxisName& axis : dim.axes) {
-        if (contains(mapping.dims[j].axes, axis)) here.denied.push_back(axis);
-      }
+      const AxisNames taken = shared_axes(dim.axes, mapping.dims[j].axes);
+      here.denied.insert(here.denied.end(), taken.begin(), taken.end());
     }
     here.axes = without(here.axes, here.denied);
   }
@@ -186,22 +189,14 @@ struct Rival {
 Rival rival_of(const Labels& side, const LogicalMapping& mapping, size_t i,
                const InArray& here) {
   const AxisNames& wanted =
-      here.blocked > 0
-          ? side.rules.logical_rules[static_cast<size_t>(here.blocked) - 1].axes
-          : here.denied;
-  Rival rival;
+      here.blocked > 0 ? nth(side.rules.logical_rules, here.blocked - 1).axes
+                       : here.denied;
   for (size_t j = 0; j < mapping.dims.size(); ++j) {
     if (j == i) continue;
-    AxisNames shared;
-    for (const AxisName& axis : wanted) {
-      if (contains(mapping.dims[j].axes, axis)) shared.push_back(axis);
-    }
-    if (shared.empty()) continue;
-    rival.label = j;
-    rival.axes = std::move(shared);
-    return rival;
+    AxisNames shared = shared_axes(wanted, mapping.dims[j].axes);
+    if (!shared.empty()) return {j, std::move(shared)};
   }
-  return rival;
+  return {};
 }
 
 // The same contest in several arrays is reported once.
@@ -232,7 +227,13 @@ void add_contests(const LabelArray& array, const Labels& before,
     const Rival rival = won ? rival_of(before, old_map, i, was)
                             : rival_of(after, new_map, i, is);
     if (!rival.label) continue;
-    RuleSetChange change;
+    const LabelName& other = array.labels[*rival.label];
+    const bool is_new = reported
+                            .insert({label_text(label), label_text(other), lost,
+                                     gained, denied})
+                            .second;
+    if (!is_new) continue;
+    RuleSetChange& change = changes.emplace_back();
     change.kind = ChangeKind::Label;
     change.how = ChangeHow::Contest;
     change.what = label_text(label);
@@ -247,20 +248,16 @@ void add_contests(const LabelArray& array, const Labels& before,
     for (const AxisNames* axes : {&lost, &gained, &denied}) {
       add_names(change.matters, *axes);
     }
-    change.by = label_text(array.labels[*rival.label]);
-    change.by_where = (won ? before : after).where(array.labels[*rival.label]);
+    change.by = label_text(other);
+    change.by_where = (won ? before : after).where(other);
     change.witness = array.witness;
     change.witness_of = array.witness_of;
     change.from = array.from;
-    if (reported.insert({change.what, change.by, lost, gained, denied})
-            .second) {
-      changes.push_back(std::move(change));
-    }
   }
 }
 
 // Returns pairs of labels whose rules name a common axis, on either side.
-std::vector<std::pair<LabelName, LabelName>> rival_pairs(
+std::set<std::pair<size_t, size_t>> rival_pairs(
     const std::vector<LabelName>& all, const Labels& before,
     const Labels& after) {
   std::map<LabelName, size_t> number_of;
@@ -275,20 +272,15 @@ std::vector<std::pair<LabelName, LabelName>> rival_pairs(
     }
   }
   std::set<std::pair<size_t, size_t>> pairs;
-  const auto named = [&] {
-    std::vector<std::pair<LabelName, LabelName>> result;
-    for (const auto& [a, b] : pairs) result.emplace_back(all[a], all[b]);
-    return result;
-  };
   for (const auto& [axis, labels] : by_axis) {
     for (auto a = labels.begin(); a != labels.end(); ++a) {
       for (auto b = std::next(a); b != labels.end(); ++b) {
-        if (pairs.size() >= kMostPairs) return named();
+        if (pairs.size() >= kMostPairs) return pairs;
         pairs.emplace(*a, *b);
       }
     }
   }
-  return named();
+  return pairs;
 }
 
 void add_all_contests(const std::vector<LabelName>& all,
@@ -311,10 +303,13 @@ void add_all_contests(const std::vector<LabelName>& all,
         "only the first " + count_text(kMostPairs) +
         " pairs of labels were checked for axes that both claim");
   }
-  for (const auto& [a, b] : pairs) {
-    const bool is_known =
-        together.contains({a, b}) || (placed.contains(a) && placed.contains(b));
-    if (is_known) continue;
+  for (const auto& [first, second] : pairs) {
+    const LabelName& a = all[first];
+    const LabelName& b = all[second];
+    if (together.contains({a, b}) ||
+        (placed.contains(a) && placed.contains(b))) {
+      continue;
+    }
     add_contests({{a, b}, "", "", RuleSetChange::From::Nowhere}, before, after,
                  reported, changes);
   }
@@ -339,7 +334,7 @@ void add_semantic_changes(const RuleComparison& comparison,
   const PartitionAxis after = partition_axis_of(comparison.after);
   for (size_t i = 0; i < kPartitionFields; ++i) {
     if (before.at(i) == after.at(i)) continue;
-    RuleSetChange change;
+    RuleSetChange& change = changes.emplace_back();
     change.kind = ChangeKind::Label;
     change.what = partition_fields()[i].name;
     change.before = one_dimension(before.at(i)->axes);
@@ -347,7 +342,6 @@ void add_semantic_changes(const RuleComparison& comparison,
     change.before_where = comparison.before.partition_axis_where;
     change.after_where = comparison.after.partition_axis_where;
     describe_difference(change.before, change.after, change);
-    changes.push_back(std::move(change));
   }
 }
 

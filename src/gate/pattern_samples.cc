@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Makes texts in which a regular expression is likely to match.
 #include "gate/pattern_samples.h"
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include <utility>
 #include <variant>
 
+#include "base/checked.h"
 #include "base/text.h"
 #include "base/words.h"
 #include "resolve/python_regex.h"
@@ -163,16 +165,14 @@ class SampleMaker {
     }
     if (is_digit(c) || is_letter(c)) return std::nullopt;
     ++at_;
-    if (static_cast<unsigned char>(c) < set.size()) {
+    if (static_cast<unsigned char>(c) < set.size())
       set.set(static_cast<size_t>(c));
-    }
     return set;
   }
 
   std::optional<Texts> escaped() {
     const auto set = escape();
-    if (!set) return std::nullopt;
-    return members(*set);
+    return set ? members(*set) : std::nullopt;
   }
 
   std::optional<Texts> character_class() {
@@ -180,9 +180,7 @@ class SampleMaker {
     Characters set;
     while (!take("]")) {
       if (at_end()) return std::nullopt;
-      if (pattern_[at_] == '[' && pattern_.substr(at_).starts_with("[:")) {
-        return std::nullopt;
-      }
+      if (pattern_.substr(at_).starts_with("[:")) return std::nullopt;
       const auto low = class_item();
       if (!low) return std::nullopt;
       const bool is_range = pattern_.substr(at_).starts_with("-") &&
@@ -239,7 +237,7 @@ class SampleMaker {
     const auto read =
         std::from_chars(begin, pattern_.data() + pattern_.size(), value);
     if (read.ptr == begin || read.ec != std::errc()) return std::nullopt;
-    at_ += static_cast<size_t>(read.ptr - begin);
+    at_ += to_size(read.ptr - begin);
     return value;
   }
 
@@ -249,20 +247,15 @@ class SampleMaker {
     bool is_open = false;  // has no upper bound
     bool is_given = false;
   };
-  std::optional<Bounds> bounds() {
+  Bounds bounds() {
     if (take("*")) return Bounds{0, true, true};
     if (take("+")) return Bounds{1, true, true};
     if (take("?")) return Bounds{0, false, true};
     const size_t before = at_;
     if (!take("{")) return Bounds{};
     const auto least = number();
-    if (!least) {  // a literal brace
-      at_ = before;
-      return Bounds{};
-    }
-    const bool has_comma = take(",");
-    const auto most = has_comma ? number() : least;
-    if (!take("}")) {
+    const auto most = least && take(",") ? number() : least;
+    if (!least || !take("}")) {  // a literal brace
       at_ = before;
       return Bounds{};
     }
@@ -271,30 +264,26 @@ class SampleMaker {
 
   std::optional<Texts> repeated(Texts texts, bool is_any) {
     while (true) {
-      const auto times = bounds();
-      if (!times) return std::nullopt;
-      if (!times->is_given) return texts;
+      const Bounds times = bounds();
+      if (!times.is_given) return texts;
       take("?");  // lazy: matches the same names
-      if (times->least > kMostCopies) return std::nullopt;
-      if (is_any && times->is_open) {
-        std::string text;
-        for (int64_t i = 0; i < times->least; ++i) text += texts.front();
-        return repeated({text + kHole}, false);
+      if (times.least > kMostCopies) return std::nullopt;
+      const auto repeat = [&](std::string& text) {
+        std::string copies;
+        for (int64_t i = 0; i < times.least; ++i) copies += text;
+        text = std::move(copies);
+      };
+      if (is_any && times.is_open) {
+        repeat(texts.front());
+        return repeated({texts.front() + kHole}, false);
       }
-      Texts all;
-      if (times->least > 0) {
-        for (const std::string& text : texts) {
-          std::string copies;
-          for (int64_t i = 0; i < times->least; ++i) copies += text;
-          all.push_back(std::move(copies));
-        }
+      if (times.least > 0) {
+        std::ranges::for_each(texts, repeat);
       } else {
         // Omit it first, which gives the shorter name.
-        all.push_back("");
-        all.insert(all.end(), texts.begin(), texts.end());
+        texts.insert(texts.begin(), "");
       }
-      if (all.size() > kMostTexts) all.resize(kMostTexts);
-      texts = std::move(all);
+      if (texts.size() > kMostTexts) texts.resize(kMostTexts);
     }
   }
 
@@ -385,10 +374,9 @@ std::vector<std::string> joined_samples(const PatternSample& a,
   add_in_order(b, a, all);
   std::vector<std::string> distinct;
   for (std::string& text : all) {
-    if (text.empty() || contains(distinct, text)) {
-      continue;
+    if (!text.empty() && !contains(distinct, text)) {
+      distinct.push_back(std::move(text));
     }
-    distinct.push_back(std::move(text));
   }
   return distinct;
 }

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Compares two rule sets: labels, rules, axes, and how logical rules are read.
 #include "gate/rule_changes.h"
 
 #include <algorithm>
@@ -6,6 +7,7 @@
 #include <map>
 #include <utility>
 
+#include "base/checked.h"
 #include "base/words.h"
 #include "gate/label_changes.h"
 #include "gate/spec_changes.h"
@@ -15,28 +17,22 @@
 namespace shardplan {
 namespace {
 
-// The names of enumerators, in order.
-constexpr std::array<std::string_view, 4> kKinds = {"label", "rule", "axis",
-                                                    "reading"};
-constexpr std::array<std::string_view, 7> kHows = {
-    "added", "removed", "changed", "fallback", "contest", "takeover", "moved"};
-
 // A rule set's statement about one axis.
 struct KnownAxis {
   std::string text;
   Span where;
 };
 
-std::map<AxisName, KnownAxis> known_axes(const RuleSet& rules) {
-  std::map<AxisName, KnownAxis> axes;
+using KnownAxes = std::map<std::string, KnownAxis>;
+
+KnownAxes known_axes(const RuleSet& rules) {
+  KnownAxes axes;
   for (const AxisName& axis : rules.declared_axes)
     axes[axis] = {"declared", {}};
   for (size_t i = 0; rules.mesh && i < rules.mesh->size(); ++i) {
     const AxisRequest& axis = (*rules.mesh)[i];
     std::string text = "size " + std::to_string(axis.size);
-    const bool is_sliced =
-        i < rules.dcn_mesh.size() && rules.dcn_mesh[i].size != 1;
-    if (is_sliced) {
+    if (i < rules.dcn_mesh.size() && rules.dcn_mesh[i].size != 1) {
       text += ", over " + std::to_string(rules.dcn_mesh[i].size) + " slices";
     }
     axes[axis.name] = {std::move(text), axis.where};
@@ -45,8 +41,8 @@ std::map<AxisName, KnownAxis> known_axes(const RuleSet& rules) {
 }
 
 // Returns the views by name: "ep=8,edp=4".
-std::map<std::string, KnownAxis> known_views(const RuleSet& rules) {
-  std::map<std::string, KnownAxis> views;
+KnownAxes known_views(const RuleSet& rules) {
+  KnownAxes views;
   for (const ViewRequest& view : rules.views) {
     const std::string text = joined_of(view.axes, ",", [](const auto& axis) {
       return axis.name + "=" + std::to_string(axis.size);
@@ -63,33 +59,30 @@ AxisNames axis_order(const RuleSet& rules) {
   return names;
 }
 
-RuleSetChange axis_change(std::string what, std::string before,
-                          std::string after) {
-  RuleSetChange change;
+RuleSetChange& add_axis_change(std::string what, KnownAxis before,
+                               KnownAxis after, RuleSetChanges& found) {
+  RuleSetChange& change = found.changes.emplace_back();
   change.kind = ChangeKind::Axis;
-  change.how = before.empty()  ? ChangeHow::Added
-               : after.empty() ? ChangeHow::Removed
-                               : ChangeHow::Changed;
+  change.how = before.text.empty()  ? ChangeHow::Added
+               : after.text.empty() ? ChangeHow::Removed
+                                    : ChangeHow::Changed;
   change.what = std::move(what);
-  change.text_before = std::move(before);
-  change.text_after = std::move(after);
+  change.text_before = std::move(before.text);
+  change.text_after = std::move(after.text);
+  change.before_where = before.where;
+  change.after_where = after.where;
   return change;
 }
 
-template <typename Name>
-void add_differences(const std::map<Name, KnownAxis>& before,
-                     const std::map<Name, KnownAxis>& after,
+void add_differences(const KnownAxes& before, const KnownAxes& after,
                      RuleSetChanges& found) {
-  std::map<Name, std::pair<KnownAxis, KnownAxis>> both;
+  std::map<std::string, std::pair<KnownAxis, KnownAxis>> both;
   for (const auto& [name, known] : before) both[name].first = known;
   for (const auto& [name, known] : after) both[name].second = known;
   for (const auto& [name, sides] : both) {
-    if (sides.first.text == sides.second.text) continue;
-    RuleSetChange change =
-        axis_change(name, sides.first.text, sides.second.text);
-    change.before_where = sides.first.where;
-    change.after_where = sides.second.where;
-    found.changes.push_back(std::move(change));
+    if (sides.first.text != sides.second.text) {
+      add_axis_change(name, sides.first, sides.second, found);
+    }
   }
 }
 
@@ -102,12 +95,10 @@ void add_axis_changes(const RuleComparison& comparison, RuleSetChanges& found) {
   const AxisNames new_order = axis_order(comparison.after);
   const AxisNames stayed = without(old_order, without(old_order, new_order));
   if (stayed != without(new_order, without(new_order, old_order))) {
-    RuleSetChange change =
-        axis_change("mesh", axes_text(old_order), axes_text(new_order));
-    change.how = ChangeHow::Moved;
-    change.before_where = comparison.before.mesh_where;
-    change.after_where = comparison.after.mesh_where;
-    found.changes.push_back(std::move(change));
+    add_axis_change("mesh",
+                    {axes_text(old_order), comparison.before.mesh_where},
+                    {axes_text(new_order), comparison.after.mesh_where}, found)
+        .how = ChangeHow::Moved;
   }
 }
 
@@ -127,24 +118,28 @@ void add_reading_change(const RuleComparison& comparison,
       before.logical_rules.empty() || after.logical_rules.empty()) {
     return;
   }
-  RuleSetChange change;
+  RuleSetChange& change = found.changes.emplace_back();
   change.kind = ChangeKind::Reading;
   change.what = "logical axes";
   change.text_before = reading_text(before);
   change.text_after = reading_text(after);
   change.before_where = before.logical_rules.front().where;
   change.after_where = after.logical_rules.front().where;
-  found.changes.push_back(std::move(change));
 }
 
 }  // namespace
 
 std::string_view kind_name(ChangeKind kind) {
-  return kKinds.at(static_cast<size_t>(kind));
+  constexpr std::array<std::string_view, 4> kKinds = {"label", "rule", "axis",
+                                                      "reading"};
+  return nth(kKinds, kind);
 }
 
 std::string_view how_name(ChangeHow how) {
-  return kHows.at(static_cast<size_t>(how));
+  constexpr std::array<std::string_view, 7> kHows = {
+      "added",   "removed",  "changed", "fallback",
+      "contest", "takeover", "moved"};
+  return nth(kHows, how);
 }
 
 std::optional<RuleSetChanges> compare_rules(const RuleComparison& comparison,
@@ -171,10 +166,8 @@ std::optional<RuleSetChanges> compare_rules(const RuleComparison& comparison,
 }
 
 bool is_same_text(const RuleSet& a, const RuleSet& b) {
-  return std::ranges::equal(a.sources, b.sources,
-                            [](const SourcePtr& one, const SourcePtr& other) {
-                              return one->text() == other->text();
-                            });
+  const auto text = [](const SourcePtr& source) { return source->text(); };
+  return std::ranges::equal(a.sources, b.sources, {}, text, text);
 }
 
 }  // namespace shardplan

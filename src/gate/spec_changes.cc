@@ -15,9 +15,7 @@ Mesh mesh_of(const RuleSet& rules) {
   std::vector<Axis> axes;
   if (rules.mesh) {
     for (const AxisRequest& axis : *rules.mesh) {
-      const bool is_known = std::ranges::any_of(
-          axes, [&](const Axis& other) { return other.name == axis.name; });
-      if (!is_known) axes.push_back({axis.name, 1});
+      if (!find_named(axes, axis.name)) axes.push_back({axis.name, 1});
     }
   }
   // A mesh needs an axis; users cannot write this name.
@@ -39,6 +37,10 @@ void add_names(AxisNames& names, const AxisNames& more) {
   for (const AxisName& name : more) {
     if (!contains(names, name)) names.push_back(name);
   }
+}
+
+AxisNames axes_at(const PartitionSpec& spec, size_t dim) {
+  return dim < spec.dims.size() ? spec.dims[dim] : AxisNames();
 }
 
 AxisNames axes_of_spec(const PartitionSpec& spec) {
@@ -80,10 +82,8 @@ void describe_difference(const std::optional<PartitionSpec>& before,
   const size_t rank = std::max(old_spec.dims.size(), new_spec.dims.size());
   AxisNames swapped;
   for (size_t i = 0; i < rank; ++i) {
-    const AxisNames& a =
-        i < old_spec.dims.size() ? old_spec.dims[i] : AxisNames();
-    const AxisNames& b =
-        i < new_spec.dims.size() ? new_spec.dims[i] : AxisNames();
+    const AxisNames a = axes_at(old_spec, i);
+    const AxisNames b = axes_at(new_spec, i);
     const DimensionChange dim = {static_cast<int>(i), without(a, b),
                                  without(b, a)};
     if (!dim.lost.empty() || !dim.gained.empty()) {
@@ -99,17 +99,6 @@ void describe_difference(const std::optional<PartitionSpec>& before,
     change.matters_together = true;
   }
   erase_if(change.matters, [](const AxisName& axis) { return axis.empty(); });
-}
-
-int AlikeRules::number_of(const Rule& rule, const SpecMeaning& meaning) {
-  PartitionSpec spec = meaning.of(rule);
-  while (!rule.from_last && !spec.dims.empty() && spec.dims.back().empty()) {
-    spec.dims.pop_back();
-  }
-  const int next = static_cast<int>(numbers_.size());
-  Key key = {rule.from_last, rule.decode_dim, rule.view, rule.deal,
-             std::move(spec)};
-  return numbers_.emplace(std::move(key), next).first->second;
 }
 
 }  // namespace shardplan

@@ -3,9 +3,8 @@
 // differ.
 #pragma once
 
-#include <map>
+#include <cstddef>
 #include <optional>
-#include <tuple>
 
 #include "core/mesh.h"
 #include "core/rules.h"
@@ -18,6 +17,8 @@ namespace shardplan {
 // Returns the names of `a` that are not in `b`, in order.
 AxisNames without(const AxisNames& a, const AxisNames& b);
 void add_names(AxisNames& names, const AxisNames& more);
+// Returns the axes of a dimension; none beyond the last.
+AxisNames axes_at(const PartitionSpec& spec, size_t dim);
 // Returns all axes of a spec, each once.
 AxisNames axes_of_spec(const PartitionSpec& spec);
 
@@ -44,17 +45,5 @@ class SpecMeaning {
 void describe_difference(const std::optional<PartitionSpec>& before,
                          const std::optional<PartitionSpec>& after,
                          RuleSetChange& change);
-
-// Gives equal numbers to rules of either side that place whatever they decide
-// in the same way. A dimension that a spec omits at the end is replicated.
-class AlikeRules {
- public:
-  int number_of(const Rule& rule, const SpecMeaning& meaning);
-
- private:
-  using Key = std::tuple<bool, std::optional<int>, std::string, AxisName,
-                         PartitionSpec>;
-  std::map<Key, int> numbers_;
-};
 
 }  // namespace shardplan

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Compares the times of the two sides of a target, in total and by part.
 #include "gate/time_changes.h"
 
 #include <algorithm>
@@ -14,11 +15,6 @@ constexpr std::string_view kTimeOf = " time";
 
 std::string time_of(const TargetSide& side) {
   return std::string(side.timed) + std::string(kTimeOf);
-}
-
-// Returns whether the times are comparable: a prompt's is not with a token's.
-bool is_same_kind(const TargetSide& a, const TargetSide& b) {
-  return a.timed == b.timed;
 }
 
 // Returns "all-reduce over tp +300 ms, products -20.0 ms", from exposed times.
@@ -59,12 +55,11 @@ std::vector<TimeChange> time_part_changes(const TargetSide& was,
                                           const TargetSide& is) {
   const StepTime* const before = was.time;
   const StepTime* const after = is.time;
-  if (before == nullptr || after == nullptr || !is_same_kind(was, is))
-    return {};
+  // A prompt's time is not comparable with a token's.
+  if (before == nullptr || after == nullptr || was.timed != is.timed) return {};
   std::vector<TimeChange> all;
   const auto of = [&](const std::string& part) -> TimeChange& {
-    const auto found = std::ranges::find_if(
-        all, [&](const auto& c) { return c.part == part; });
+    const auto found = std::ranges::find(all, part, &TimeChange::part);
     if (found != all.end()) return *found;
     return all.emplace_back(TimeChange{part, {}, {}});
   };
@@ -93,14 +88,8 @@ std::vector<TimeChange> time_part_changes(const TargetSide& was,
 
 void add_time_changes(const TargetSide& before, const TargetSide& after,
                       std::vector<GateChange>& changes) {
-  const auto change_of = [](std::string what) {
-    GateChange change;
-    change.kind = GateKind::Time;
-    change.what = std::move(what);
-    return change;
-  };
   if (before.time == nullptr && after.time == nullptr) return;
-  if (!is_same_kind(before, after) && before.time != nullptr &&
+  if (before.timed != after.timed && before.time != nullptr &&
       after.time != nullptr) {
     TargetSide other = after;
     other.time = nullptr;
@@ -113,7 +102,9 @@ void add_time_changes(const TargetSide& before, const TargetSide& after,
   if (before.time == nullptr || after.time == nullptr) {
     const TargetSide& without = before.time == nullptr ? before : after;
     const TargetSide& with = before.time == nullptr ? after : before;
-    GateChange change = change_of(time_of(with));
+    GateChange& change = changes.emplace_back();
+    change.kind = GateKind::Time;
+    change.what = time_of(with);
     if (before.time != nullptr) {
       change.before = ChangeSeconds{before.time->total.estimate};
     }
@@ -122,7 +113,6 @@ void add_time_changes(const TargetSide& before, const TargetSide& after,
     }
     change.text = std::string(&without == &before ? "before" : "after") +
                   " the change " + untimed_text(without);
-    changes.push_back(std::move(change));
     return;
   }
   const Seconds& was = before.time->total;
@@ -130,12 +120,12 @@ void add_time_changes(const TargetSide& before, const TargetSide& after,
   const auto add = [&](const char* end, double from, double to,
                        std::string text = "") {
     if (is_near(from, to)) return;
-    GateChange change = change_of(time_of(after) + end);
-    change.before = ChangeSeconds{from};
-    change.after = ChangeSeconds{to};
-    if (from > 0) change.time_growth = to / from - 1;
-    change.text = std::move(text);
-    changes.push_back(std::move(change));
+    changes.push_back({.kind = GateKind::Time,
+                       .what = time_of(after) + end,
+                       .before = ChangeSeconds{from},
+                       .after = ChangeSeconds{to},
+                       .text = std::move(text),
+                       .time_growth = from > 0 ? to / from - 1 : 0});
   };
   const std::string slowed = slowed_text(time_part_changes(before, after));
   add("", was.estimate, is.estimate,
@@ -146,9 +136,9 @@ void add_time_changes(const TargetSide& before, const TargetSide& after,
 
 bool takes_too_long(const FailOn& fail_on, const GateChange& change) {
   if (!fail_on.time || !change.what.ends_with(kTimeOf)) return false;
-  const bool was_timed = change.before != ChangeValue();
-  const bool is_timed = change.after != ChangeValue();
-  return was_timed && (!is_timed || change.time_growth > *fail_on.time);
+  const ChangeValue untimed;
+  return change.before != untimed &&
+         (change.after == untimed || change.time_growth > *fail_on.time);
 }
 
 std::string unjudged_time(const FailOn& fail_on, const TargetSide& before,

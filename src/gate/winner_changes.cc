@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Pairs the rules of both sides, finds which rules decide which names, and
+// describes what changed.
 #include "gate/winner_changes.h"
 
 #include <algorithm>
@@ -6,8 +8,10 @@
 #include <optional>
 #include <set>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
+#include "base/checked.h"
 #include "base/words.h"
 #include "gate/pattern_samples.h"
 #include "resolve/match.h"
@@ -40,6 +44,7 @@ struct Pairing {
   std::vector<int> before_of;  // per rule after; kNoRule: added
   std::vector<int> occurrence_before;
   std::vector<int> occurrence_after;
+  std::vector<int> common;  // rules of both sides, by the new number
 };
 
 Pairing paired(const std::vector<Rule>& before,
@@ -57,19 +62,17 @@ Pairing paired(const std::vector<Rule>& before,
   for (size_t i = 0; i < after.size(); ++i) {
     const int occurrence = seen[after[i].pattern]++;
     pairing.occurrence_after.push_back(occurrence);
-    const auto found = old_rules.find(after[i].pattern);
-    if (found == old_rules.end()) continue;
-    const auto& numbers = found->second;
-    if (static_cast<size_t>(occurrence) >= numbers.size()) continue;
-    const int other = numbers[static_cast<size_t>(occurrence)];
-    pairing.before_of[i] = other;
-    pairing.after_of[static_cast<size_t>(other)] = static_cast<int>(i);
+    const auto& numbers = old_rules[after[i].pattern];
+    if (occurrence >= std::ssize(numbers)) continue;
+    pairing.before_of[i] = nth(numbers, occurrence);
+    nth(pairing.after_of, pairing.before_of[i]) = static_cast<int>(i);
+    pairing.common.push_back(static_cast<int>(i));
   }
   return pairing;
 }
 
 const Rule* rule_at(const std::vector<Rule>& rules, int number) {
-  return number == kNoRule ? nullptr : &rules[static_cast<size_t>(number)];
+  return number == kNoRule ? nullptr : &nth(rules, number);
 }
 
 // A name that different rules decide on each side.
@@ -79,22 +82,35 @@ struct Witness {
   From from = From::Nowhere;
 };
 
-// Equal numbers for rules that place alike, per rule of each side.
+// Equal numbers for rules of either side that place whatever they decide in the
+// same way. A dimension that a spec omits at the end is replicated.
 struct AlikeNumbers {
   std::vector<int> before;
   std::vector<int> after;
 };
 
 AlikeNumbers alike_numbers(const RuleLists& lists) {
-  AlikeRules rules;
-  AlikeNumbers numbers;
-  for (const Rule& rule : lists.before) {
-    numbers.before.push_back(rules.number_of(rule, lists.means_before));
-  }
-  for (const Rule& rule : lists.after) {
-    numbers.after.push_back(rules.number_of(rule, lists.means_after));
-  }
-  return numbers;
+  using Key = std::tuple<bool, std::optional<int>, std::string, AxisName,
+                         PartitionSpec>;
+  std::map<Key, int> known;
+  const auto numbers_of = [&](const std::vector<Rule>& rules,
+                              const SpecMeaning& meaning) {
+    std::vector<int> numbers;
+    for (const Rule& rule : rules) {
+      PartitionSpec spec = meaning.of(rule);
+      while (!rule.from_last && !spec.dims.empty() &&
+             spec.dims.back().empty()) {
+        spec.dims.pop_back();
+      }
+      const Key key = {rule.from_last, rule.decode_dim, rule.view, rule.deal,
+                       std::move(spec)};
+      const int next = static_cast<int>(known.size());
+      numbers.push_back(known.emplace(key, next).first->second);
+    }
+    return numbers;
+  };
+  return {.before = numbers_of(lists.before, lists.means_before),
+          .after = numbers_of(lists.after, lists.means_after)};
 }
 
 class Winners {
@@ -134,12 +150,9 @@ class Winners {
            (has(new_found_, after_a) && has(new_found_, after_b));
   }
 
-  // Returns witnesses by the rules before and after; kNoRule: no rule decided.
+  // Returns witnesses by the rules after and before; kNoRule: no rule decided.
   const std::map<std::pair<int, int>, Witness>& takeovers() const {
     return takeovers_;
-  }
-  bool has_takeover(int before, int after) const {
-    return takeovers_.contains({before, after});
   }
   bool decided_in_models(int before) const {
     return decided_in_models_.contains(before);
@@ -150,17 +163,13 @@ class Winners {
   void record(int was, int is, std::string_view name, std::string_view of,
               From from) {
     if (was == kNoRule && is == kNoRule) return;
-    const bool is_same = was != kNoRule && is != kNoRule &&
-                         pairing_.after_of[static_cast<size_t>(was)] == is;
-    if (is_same) return;
-    const std::pair<int, int> key = {was, is};
-    if (takeovers_.contains(key)) return;
     if (was != kNoRule && is != kNoRule &&
-        alike_.before[static_cast<size_t>(was)] ==
-            alike_.after[static_cast<size_t>(is)]) {
+        (nth(pairing_.after_of, was) == is ||
+         nth(alike_.before, was) == nth(alike_.after, is))) {
       return;
     }
-    takeovers_[key] = {std::string(name), std::string(of), from};
+    const auto [entry, is_new] = takeovers_.try_emplace({is, was});
+    if (is_new) entry->second = {std::string(name), std::string(of), from};
   }
 
   const Pairing& pairing_;
@@ -178,21 +187,13 @@ class Winners {
 // others. Other rules moved. A longest ascending sequence keeps its place,
 // which gives the fewest moves.
 std::vector<bool> kept_in_place(const Pairing& pairing) {
-  std::vector<int> common;  // rules of both sides, by new number
-  for (size_t i = 0; i < pairing.before_of.size(); ++i) {
-    if (pairing.before_of[i] != kNoRule) common.push_back(static_cast<int>(i));
-  }
-  const auto old_place = [&](int rule) {
-    return pairing.before_of[static_cast<size_t>(rule)];
-  };
+  const auto old_place = [&](int rule) { return nth(pairing.before_of, rule); };
   std::vector<int> tails;  // last rules of sequences, by length
   std::vector<int> previous(pairing.before_of.size(), kNoRule);
-  for (const int rule : common) {
+  for (const int rule : pairing.common) {
     const auto at =
         std::ranges::lower_bound(tails, old_place(rule), {}, old_place);
-    if (at != tails.begin()) {
-      previous[static_cast<size_t>(rule)] = *std::prev(at);
-    }
+    if (at != tails.begin()) nth(previous, rule) = *std::prev(at);
     if (at == tails.end()) {
       tails.push_back(rule);
     } else {
@@ -201,9 +202,7 @@ std::vector<bool> kept_in_place(const Pairing& pairing) {
   }
   std::vector<bool> kept(pairing.before_of.size(), false);
   int rule = tails.empty() ? kNoRule : tails.back();
-  for (; rule != kNoRule; rule = previous[static_cast<size_t>(rule)]) {
-    kept[static_cast<size_t>(rule)] = true;
-  }
+  for (; rule != kNoRule; rule = nth(previous, rule)) nth(kept, rule) = true;
   return kept;
 }
 
@@ -220,20 +219,14 @@ struct Crossing {
 std::vector<Crossing> crossings(const Pairing& pairing,
                                 const AlikeNumbers& alike,
                                 const std::vector<bool>& kept, bool& left_out) {
-  std::vector<int> common;
   const int count = static_cast<int>(pairing.before_of.size());
-  const auto old_place = [&](int rule) {
-    return pairing.before_of[static_cast<size_t>(rule)];
-  };
-  for (int rule = 0; rule < count; ++rule) {
-    if (old_place(rule) != kNoRule) common.push_back(rule);
-  }
+  const auto old_place = [&](int rule) { return nth(pairing.before_of, rule); };
   std::vector<Crossing> all;
   int64_t looked_at = 0;
   for (int mover = 0; mover < count; ++mover) {
-    if (kept[static_cast<size_t>(mover)]) continue;
+    if (nth(kept, mover)) continue;
     const bool is_new = old_place(mover) == kNoRule;
-    for (const int other : common) {
+    for (const int other : pairing.common) {
       if (other == mover) continue;
       if (++looked_at > kMostRulePairs || all.size() >= kMostCrossings) {
         left_out = true;
@@ -244,76 +237,63 @@ std::vector<Crossing> crossings(const Pairing& pairing,
       const bool crosses =
           is_new ? first == mover : old_place(first) > old_place(second);
       // If both moved, the crossing belongs to the first.
-      const bool is_reported =
-          !is_new && !kept[static_cast<size_t>(other)] && mover == second;
-      if (!crosses || is_reported ||
-          alike.after[static_cast<size_t>(mover)] ==
-              alike.after[static_cast<size_t>(other)]) {
-        continue;
+      const bool is_reported = !is_new && !nth(kept, other) && mover == second;
+      if (crosses && !is_reported &&
+          nth(alike.after, mover) != nth(alike.after, other)) {
+        all.push_back({first, second, mover});
       }
-      all.push_back({first, second, mover});
     }
   }
   return all;
 }
 
-// Returns what a rule states beyond its spec: "P(None, etp), view experts,
-// placed whole over ep"; "" if there is nothing.
-std::string rule_details_text(const Rule* rule) {
-  if (rule == nullptr || (rule->view.empty() && rule->deal.empty())) return "";
-  std::string text = spec_text(rule->spec);
-  if (!rule->view.empty()) text += ", view " + rule->view;
-  if (!rule->deal.empty()) text += ", placed whole over " + rule->deal;
-  return text;
+bool has_details(const Rule* rule) {
+  return rule != nullptr && !(rule->view.empty() && rule->deal.empty());
 }
 
-// Counts the axes over which whole experts are placed as axes of the specs.
-void count_dealt_axes(const Rule* before,
-                      const std::optional<PartitionSpec>& meant_before,
-                      const Rule* after,
-                      const std::optional<PartitionSpec>& meant_after,
-                      RuleSetChange& change) {
-  const auto all = [](const Rule* rule,
-                      const std::optional<PartitionSpec>& meant) {
-    AxisNames axes = meant ? axes_of_spec(*meant) : AxisNames();
-    if (rule != nullptr && !rule->deal.empty()) add_names(axes, {rule->deal});
-    return axes;
-  };
-  change.lost = without(all(before, meant_before), all(after, meant_after));
-  change.gained = without(all(after, meant_after), all(before, meant_before));
+// Returns the spec and what a rule states beyond it: "P(None, etp), view
+// experts, placed whole over ep".
+std::string rule_details_text(const Rule& rule) {
+  std::string text = spec_text(rule.spec);
+  if (!rule.view.empty()) text += ", view " + rule.view;
+  if (!rule.deal.empty()) text += ", placed whole over " + rule.deal;
+  return text;
 }
 
 RuleSetChange change_of(const RuleLists& lists, const Rule* before,
                         const Rule* after) {
   RuleSetChange change;
   change.of_values = lists.of_values;
+  // If one side has a text, the other side needs one to compare.
+  const bool with_text = has_details(before) || has_details(after);
+  const auto read = [&](const Rule& rule, const SpecMeaning& meaning,
+                        std::optional<PartitionSpec>& meant, AxisNames& axes) {
+    change.what = rule.pattern;
+    meant = meaning.of(rule);
+    axes = axes_of_spec(*meant);
+    // The axis over which whole experts are placed counts as one of the spec.
+    if (!rule.deal.empty()) add_names(axes, {rule.deal});
+    return with_text ? rule_details_text(rule) : "";
+  };
   std::optional<PartitionSpec> meant_before;
   std::optional<PartitionSpec> meant_after;
+  AxisNames axes_before;
+  AxisNames axes_after;
   if (before != nullptr) {
-    change.what = before->pattern;
     change.before = before->spec;
     change.before_where = before->where;
-    meant_before = lists.means_before.of(*before);
+    change.text_before =
+        read(*before, lists.means_before, meant_before, axes_before);
   }
   if (after != nullptr) {
-    change.what = after->pattern;
     change.after = after->spec;
     change.after_where = after->where;
-    meant_after = lists.means_after.of(*after);
+    change.text_after =
+        read(*after, lists.means_after, meant_after, axes_after);
   }
   describe_difference(meant_before, meant_after, change);
-  count_dealt_axes(before, meant_before, after, meant_after, change);
-  change.text_before = rule_details_text(before);
-  change.text_after = rule_details_text(after);
-  // If one side has a text, the other side needs one to compare.
-  if (change.text_before.empty() && before != nullptr &&
-      !change.text_after.empty()) {
-    change.text_before = spec_text(before->spec);
-  }
-  if (change.text_after.empty() && after != nullptr &&
-      !change.text_before.empty()) {
-    change.text_after = spec_text(after->spec);
-  }
+  change.lost = without(axes_before, axes_after);
+  change.gained = without(axes_after, axes_before);
   return change;
 }
 
@@ -322,20 +302,22 @@ bool is_same_spec(const Rule& a, const Rule& b) {
          a.decode_dim == b.decode_dim && a.view == b.view && a.deal == b.deal;
 }
 
+void set_witness(const Witness& witness, RuleSetChange& change) {
+  change.witness = witness.name;
+  change.witness_of = witness.of;
+  change.from = witness.from;
+}
+
 // Sets the witness of a removed rule to a name that no rule decides now.
 // Without such a name, clears `lost` if names of a model already show what they
 // lost, or if an earlier rule of the same pattern decided instead.
 void settle_removed(int rule, const Pairing& pairing, const Winners& winners,
                     RuleSetChange& change) {
-  const auto left = winners.takeovers().find({rule, kNoRule});
+  const auto left = winners.takeovers().find({kNoRule, rule});
   if (left != winners.takeovers().end()) {
-    change.witness = left->second.name;
-    change.witness_of = left->second.of;
-    change.from = left->second.from;
-    return;
-  }
-  if (pairing.occurrence_before[static_cast<size_t>(rule)] > 0 ||
-      winners.decided_in_models(rule)) {
+    set_witness(left->second, change);
+  } else if (nth(pairing.occurrence_before, rule) > 0 ||
+             winners.decided_in_models(rule)) {
     change.lost.clear();
   }
 }
@@ -358,12 +340,10 @@ class PairNames {
 
   Outcome try_crossing(const Crossing& crossing, const Pairing& pairing,
                        Winners& winners) {
-    const int old_first =
-        pairing.before_of[static_cast<size_t>(crossing.first)];
-    const int old_second =
-        pairing.before_of[static_cast<size_t>(crossing.second)];
+    const int old_first = nth(pairing.before_of, crossing.first);
+    const int old_second = nth(pairing.before_of, crossing.second);
     const auto is_settled = [&] {
-      return winners.has_takeover(old_second, crossing.first);
+      return winners.takeovers().contains({crossing.first, old_second});
     };
     if (is_settled()) return Outcome::Witness;
     bool both = false;
@@ -388,7 +368,7 @@ class PairNames {
     const auto [entry, is_new] = samples_.try_emplace(rule);
     if (is_new) {
       entry->second =
-          pattern_samples(rule_at(lists_.after, rule)->pattern, kSamplesOfPair);
+          pattern_samples(nth(lists_.after, rule).pattern, kSamplesOfPair);
     }
     return entry->second;
   }
@@ -442,41 +422,29 @@ void ask_known_names(const RuleLists& lists, const KnownNames& names,
 
 void add_takeovers(const RuleLists& lists, const Pairing& pairing,
                    const Winners& winners, RuleSetChanges& found) {
-  // Sort by the order of the rules after the change.
-  std::vector<std::pair<std::pair<int, int>, const Witness*>> ordered;
   for (const auto& [rules, witness] : winners.takeovers()) {
-    const auto [was, is] = rules;
+    const auto [is, was] = rules;
     // A new rule for names that had none is its purpose, and a removed rule has
     // been reported already.
-    const bool is_plain =
-        is == kNoRule ||
-        (was == kNoRule &&
-         pairing.before_of[static_cast<size_t>(is)] == kNoRule);
-    if (!is_plain) ordered.push_back({{is, was}, &witness});
-  }
-  std::ranges::stable_sort(
-      ordered, [](const auto& a, const auto& b) { return a.first < b.first; });
-  for (const auto& [rules, witness] : ordered) {
-    const auto [is, was] = rules;
+    if (is == kNoRule ||
+        (was == kNoRule && nth(pairing.before_of, is) == kNoRule)) {
+      continue;
+    }
     const Rule* old_rule = rule_at(lists.before, was);
-    const Rule* new_rule = rule_at(lists.after, is);
-    RuleSetChange change = change_of(lists, old_rule, new_rule);
+    RuleSetChange& change = found.changes.emplace_back(
+        change_of(lists, old_rule, rule_at(lists.after, is)));
     change.how = ChangeHow::Takeover;
-
     if (old_rule != nullptr) {
       change.by = old_rule->pattern;
       change.by_where = old_rule->where;
     }
-    change.witness = witness->name;
-    change.witness_of = witness->of;
-    change.from = witness->from;
-    found.changes.push_back(std::move(change));
+    set_witness(witness, change);
   }
 }
 
 void describe_crossing(const RuleLists& lists, const Unwitnessed& open,
                        RuleSetChange& change) {
-  const Rule& other = *rule_at(lists.after, open.other);
+  const Rule& other = nth(lists.after, open.other);
   change.by = other.pattern;
   change.by_where = other.where;
   change.crossed = open.count;
@@ -489,22 +457,19 @@ void describe_crossing(const RuleLists& lists, const Unwitnessed& open,
 
 bool add_rule_changes(const RuleLists& lists, const KnownNames& names,
                       RuleSetChanges& found, Diagnostics& diags) {
-  bool plain = true;
-  for (const Manifest* model : names.models) {
-    plain = plain && model->names_are_plain();
-  }
-  RuleSet old_set;
-  RuleSet new_set;
-  old_set.rules = lists.before;
-  new_set.rules = lists.after;
-  // A rule for a view that the mesh lacks decides no name.
-  for (RuleSet* set : {&old_set, &new_set}) {
-    for (Rule& rule : set->rules) {
+  const bool plain =
+      std::ranges::all_of(names.models, &Manifest::names_are_plain);
+  const auto compiled = [&](const std::vector<Rule>& rules) {
+    RuleSet set;
+    set.rules = rules;
+    // A rule for a view that the mesh lacks decides no name.
+    for (Rule& rule : set.rules) {
       if (rule.inactive) rule.pattern = kNeverFound;
     }
-  }
-  const auto before = Matcher::compile(old_set, plain, diags);
-  const auto after = Matcher::compile(new_set, plain, diags);
+    return Matcher::compile(set, plain, diags);
+  };
+  const auto before = compiled(lists.before);
+  const auto after = compiled(lists.after);
   if (!before || !after) return false;
 
   const Pairing pairing = paired(lists.before, lists.after);
@@ -537,40 +502,39 @@ bool add_rule_changes(const RuleLists& lists, const KnownNames& names,
   }
 
   for (size_t i = 0; i < lists.after.size(); ++i) {
-    const int old_number = pairing.before_of[i];
-    const Rule* old_rule = rule_at(lists.before, old_number);
+    const Rule* old_rule = rule_at(lists.before, pairing.before_of[i]);
     const Rule& new_rule = lists.after[i];
     const auto open = open_of.find(static_cast<int>(i));
-    const bool is_changed =
-        old_rule == nullptr || !is_same_spec(*old_rule, new_rule);
-    if (is_changed) {
-      RuleSetChange change = change_of(lists, old_rule, &new_rule);
-      change.how = old_rule == nullptr ? ChangeHow::Added : ChangeHow::Changed;
+    const auto add = [&](ChangeHow how) -> RuleSetChange& {
+      RuleSetChange& change =
+          found.changes.emplace_back(change_of(lists, old_rule, &new_rule));
+      change.how = how;
       change.occurrence = pairing.occurrence_after[i];
-      if (old_rule == nullptr && open != open_of.end()) {
+      if (how != ChangeHow::Changed && open != open_of.end()) {
         describe_crossing(lists, open->second, change);
       }
-      found.changes.push_back(std::move(change));
+      return change;
+    };
+    if (old_rule == nullptr) {
+      add(ChangeHow::Added);
+      continue;
     }
-    if (old_rule != nullptr && open != open_of.end()) {
-      RuleSetChange change = change_of(lists, old_rule, &new_rule);
-      change.how = ChangeHow::Moved;
-      change.occurrence = pairing.occurrence_after[i];
+    if (!is_same_spec(*old_rule, new_rule)) add(ChangeHow::Changed);
+    if (open != open_of.end()) {
+      RuleSetChange& change = add(ChangeHow::Moved);
       change.lost.clear();
       change.gained.clear();
       change.dims.clear();
       change.matters.clear();
-      describe_crossing(lists, open->second, change);
-      found.changes.push_back(std::move(change));
     }
   }
   for (size_t i = 0; i < lists.before.size(); ++i) {
     if (pairing.after_of[i] != kNoRule) continue;
-    RuleSetChange change = change_of(lists, &lists.before[i], nullptr);
+    RuleSetChange& change =
+        found.changes.emplace_back(change_of(lists, &lists.before[i], nullptr));
     change.how = ChangeHow::Removed;
     change.occurrence = pairing.occurrence_before[i];
     settle_removed(static_cast<int>(i), pairing, winners, change);
-    found.changes.push_back(std::move(change));
   }
   add_takeovers(lists, pairing, winners, found);
   return true;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Exports a plan, reads it back, and follows the hooks that were written.
 #include "session/exported_plan.h"
 
 #include <algorithm>
@@ -21,26 +22,19 @@
 namespace shardplan {
 namespace {
 
-constexpr std::string_view kTensor = "tp";
-constexpr std::string_view kExpertTensor = "etp";
-
 // Returns the same plan on the devices of one tensor-parallel group.
 Plan over_tensor_alone(const Plan& plan) {
+  const AxisName tensor = "tp";
+  const AxisName expert_tensor = "etp";
   Plan alone = plan;
-  const auto axis = plan.mesh.find(std::string(kTensor));
-  alone.mesh = Mesh({{std::string(kTensor),
-                      axis ? plan.mesh.size_of(std::string(kTensor)) : 1}});
+  alone.mesh = Mesh({{tensor, plan.mesh.size_of(tensor)}});
   for (Placement& placement : alone.placements) {
     placement.dealt.reset();
     placement.view.clear();
     for (AxisNames& axes : placement.spec.dims) {
-      AxisNames kept;
-      for (const AxisName& each : axes) {
-        if (each == kTensor || each == kExpertTensor) {
-          kept = {std::string(kTensor)};
-        }
-      }
-      axes = std::move(kept);
+      const bool is_sharded =
+          contains(axes, tensor) || contains(axes, expert_tensor);
+      axes = is_sharded ? AxisNames{tensor} : AxisNames{};
     }
     measure(placement, alone.mesh, alone.on_indivisible);
   }

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+// Answers a request about memory: the budget, the step or the engine, and what
+// would make them fit.
 #include "session/memory_answer.h"
 
 #include <utility>
 
+#include "base/checked.h"
 #include "base/text.h"
 #include "base/words.h"
 #include "evaluate/fit.h"
@@ -14,14 +17,11 @@
 namespace shardplan {
 namespace {
 
-std::string axes_text(const Mesh& mesh, const AxisNames& axes) {
-  std::string text;
-  for (const Axis& axis : mesh.axes()) {
-    if (!contains(axes, axis.name)) continue;
-    text +=
-        (text.empty() ? "" : ",") + axis.name + "=" + std::to_string(axis.size);
-  }
-  return text;
+std::string sized_axes_text(const Mesh& mesh, const AxisNames& names) {
+  std::vector<Axis> axes = mesh.axes();
+  std::erase_if(axes,
+                [&](const Axis& axis) { return !contains(names, axis.name); });
+  return axes_text(axes);
 }
 
 // Returns what is dropped out, and whether a flag or the config asks for it.
@@ -29,15 +29,15 @@ std::string dropout_text(const Dropout& dropout,
                          const std::optional<bool>& asked) {
   if (!dropout.any()) return asked ? "; no dropout" : "";
   std::vector<std::string> parts;
-  const auto add = [&](bool is_there, std::string_view name) {
+  for (const auto& [is_there, name] :
+       {std::pair(dropout.embeddings, "embeddings"),
+        {dropout.attention, "attention"},
+        {dropout.mlp, "MLPs"},
+        {dropout.hidden, "MLP activations"},
+        {dropout.scores, "attention scores"},
+        {dropout.adapters, "adapters"}}) {
     if (is_there) parts.emplace_back(name);
-  };
-  add(dropout.embeddings, "embeddings");
-  add(dropout.attention, "attention");
-  add(dropout.mlp, "MLPs");
-  add(dropout.hidden, "MLP activations");
-  add(dropout.scores, "attention scores");
-  add(dropout.adapters, "adapters");
+  }
   return "; dropout of " + joined(parts, ", ", " and ") +
          (asked ? "" : ", from the config");
 }
@@ -55,10 +55,11 @@ std::string workload_text(const AskedMemory& asked, const StepOptions& sized,
   }
   text += ": " + std::to_string(pass.sequences) + " per device at a time";
   const WorkloadAxes& axes = steps.axes();
-  if (!axes.batch.empty())
-    text += ", batch over " + axes_text(mesh, axes.batch);
+  if (!axes.batch.empty()) {
+    text += ", batch over " + sized_axes_text(mesh, axes.batch);
+  }
   if (!axes.sequence.empty()) {
-    text += ", tokens over " + axes_text(mesh, axes.sequence);
+    text += ", tokens over " + sized_axes_text(mesh, axes.sequence);
   }
   const bool casts = asked.options.state.autocast;
   text += casts ? "; matmuls in " : "; activations in ";
@@ -77,8 +78,7 @@ std::string workload_text(const AskedMemory& asked, const StepOptions& sized,
         "flash-linear-attention): without them PyTorch holds more";
   }
   if (step.update) {
-    text += "; optimizer " +
-            std::string(update_names()[static_cast<size_t>(*step.update)]);
+    text += "; optimizer " + std::string(nth(update_names(), *step.update));
   }
   if (step.kernels == Kernels::Eager) text += "; eager kernels";
   if (step.segments.fp8 != nullptr) {

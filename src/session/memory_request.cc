@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Checks the flags of a request about memory, and reads the files they name.
 #include "session/memory_request.h"
 
 #include <cmath>
@@ -14,6 +15,12 @@
 
 namespace shardplan {
 
+bool refuse_flags(const std::string& message, const std::string& help,
+                  Diagnostics& diags) {
+  diags.error(Code::Usage, {}, message).help(help);
+  return false;
+}
+
 std::optional<DeviceLimit> device_limit(const MemoryRequest& memory, Host& host,
                                         Diagnostics& diags) {
   std::optional<HardwareProfile> profile;
@@ -21,20 +28,17 @@ std::optional<DeviceLimit> device_limit(const MemoryRequest& memory, Host& host,
     profile = load_hardware(*memory.hardware, host, diags);
     if (!profile) return std::nullopt;
   }
+  DeviceLimit limit = {"--memory"};
   // The card's vendor and generation stay the same whatever memory is given.
-  const auto limit_of = [&](const char* name, int64_t bytes,
-                            std::vector<int64_t> of_stages) {
-    DeviceLimit limit = {name, bytes, bytes, false};
-    limit.of_stages = std::move(of_stages);
-    if (profile) limit.vendor = profile->vendor;
-    if (profile) limit.generation = profile->generation;
+  if (profile) limit.vendor = profile->vendor;
+  if (profile) limit.generation = profile->generation;
+  if (!memory.stage_limits.empty() || memory.limit) {
+    limit.of_stages = memory.stage_limits;
+    limit.usable = limit.of_stages.empty() ? *memory.limit
+                                           : std::ranges::max(limit.of_stages);
+    limit.nominal = limit.usable;
     return limit;
-  };
-  if (!memory.stage_limits.empty()) {
-    const int64_t most = std::ranges::max(memory.stage_limits);
-    return limit_of("--memory", most, memory.stage_limits);
   }
-  if (memory.limit) return limit_of("--memory", *memory.limit, {});
   if (!profile) return std::nullopt;
   if (!profile->hbm_bytes) {
     return diags
@@ -43,15 +47,12 @@ std::optional<DeviceLimit> device_limit(const MemoryRequest& memory, Host& host,
                    "` does not say how much memory a device has")
         .help("add `--memory SIZE`");
   }
-  const int64_t nominal = profile->hbm_bytes->value;
+  limit.name = profile->name;
+  limit.nominal = profile->hbm_bytes->value;
   const auto& usable = profile->hbm_usable_bytes;
-  return DeviceLimit{profile->name,
-                     nominal,
-                     usable ? usable->value : nominal,
-                     !usable || usable->estimated,
-                     profile->vendor,
-                     {},
-                     profile->generation};
+  limit.usable = usable ? usable->value : limit.nominal;
+  limit.usable_is_estimated = !usable || usable->estimated;
+  return limit;
 }
 
 std::optional<int64_t> reserve_bytes(const MemoryRequest& memory,
@@ -103,24 +104,19 @@ std::vector<Given> training_flags(const MemoryRequest& memory) {
 }
 
 bool check_training(const MemoryRequest& memory, Diagnostics& diags) {
-  bool good = true;
   if (has_block_moments(memory.state.optimizer) && memory.state.moment_dtype) {
-    diags
-        .error(Code::Usage, {},
-               "`--moment-dtype` does not apply: the moments of " +
-                   in_backticks(optimizer_name(memory.state.optimizer)) +
-                   " have a fixed dtype")
-        .help("leave out one of them");
-    return false;
+    return refuse_flags(
+        "`--moment-dtype` does not apply: the moments of " +
+            in_backticks(optimizer_name(memory.state.optimizer)) +
+            " have a fixed dtype",
+        "leave out one of them", diags);
   }
   if (memory.state.optimizer != Optimizer::None) return true;
+  bool good = true;
   for (const Given& flag : training_flags(memory)) {
     if (!flag.given) continue;
-    good = false;
-    diags
-        .error(Code::Usage, {},
-               "`" + std::string(flag.flag) + "` needs an optimizer")
-        .help("add `--optimizer`, e.g. `--optimizer adamw`");
+    good = refuse_flags(in_backticks(flag.flag) + " needs an optimizer",
+                        "add `--optimizer`, e.g. `--optimizer adamw`", diags);
   }
   return good;
 }
@@ -128,55 +124,45 @@ bool check_training(const MemoryRequest& memory, Diagnostics& diags) {
 // Checks that times are requested, because calibration affects nothing else.
 bool check_calibration(const MemoryRequest& memory, Diagnostics& diags) {
   if (memory.calibrate.empty() || (memory.hardware && memory.seq)) return true;
-  auto problem = diags.error(
-      Code::Usage, {},
-      memory.hardware
-          ? "`--calibrate` only affects times, and none is requested"
-          : "`--calibrate` needs a hardware profile to calibrate");
-  problem.help(memory.hardware
-                   ? "add `--batch` and `--seq`, e.g. `--batch 8 --seq 8192`"
-                   : "add `--hardware`, e.g. `--hardware h100-sxm`");
-  return false;
+  if (!memory.hardware) {
+    return refuse_flags("`--calibrate` needs a hardware profile to calibrate",
+                        "add `--hardware`, e.g. `--hardware h100-sxm`", diags);
+  }
+  return refuse_flags("`--calibrate` only affects times, and none is requested",
+                      "add `--batch` and `--seq`, e.g. `--batch 8 --seq 8192`",
+                      diags);
 }
 
 bool check_cache(const MemoryRequest& memory, Mode mode, Diagnostics& diags) {
   bool good = true;
   const bool trains = mode == Mode::Train;
   if (!trains && !memory.ulysses_axes.empty()) {
-    diags
-        .error(Code::Usage, {},
-               "`--ulysses-axes` applies to a training step, not to `--mode " +
-                   std::string(mode_name(mode)) + "`")
-        .help("leave it out, or leave out `--mode`");
-    return false;
+    return refuse_flags(
+        "`--ulysses-axes` applies to a training step, not to `--mode " +
+            std::string(mode_name(mode)) + "`",
+        "leave it out, or leave out `--mode`", diags);
   }
   for (const Given& flag : given_cache_flags(memory)) {
     if (!flag.given) continue;
+    const std::string name = in_backticks(flag.flag);
     if (trains && flag.of_activations) {
       if (memory.batch && memory.seq) continue;
       diags
           .error(Code::Usage, {},
-                 "`" + std::string(flag.flag) +
-                     "` applies to a training step, which needs `--batch` and "
+                 name +
+                     " applies to a training step, which needs `--batch` and "
                      "`--seq`")
           .help("add both, e.g. `--batch 8 --seq 8192`")
           .help("or add `--mode decode`, for a KV cache");
       return false;
     }
     if (trains) {
-      good = false;
-      diags
-          .error(Code::Usage, {},
-                 "`" + std::string(flag.flag) +
-                     "` applies to the KV cache, which training does not use")
-          .help("add `--mode prefill` or `--mode decode`");
+      good = refuse_flags(
+          name + " applies to the KV cache, which training does not use",
+          "add `--mode prefill` or `--mode decode`", diags);
     } else if (!memory.seq) {
-      diags
-          .error(Code::Usage, {},
-                 "`" + std::string(flag.flag) +
-                     "` needs `--seq`, the tokens of each sequence")
-          .help("add `--seq`, e.g. `--seq 8192`");
-      return false;
+      return refuse_flags(name + " needs `--seq`, the tokens of each sequence",
+                          "add `--seq`, e.g. `--seq 8192`", diags);
     }
   }
   return good;
@@ -228,6 +214,23 @@ bool read_state_rules(const MemoryRequest& memory, const PlanRequest& request,
   return true;
 }
 
+// Checks for the paged optimizers of bitsandbytes 0.50 (optim): Adam, AdamW,
+// Lion.
+bool check_pages(const StateOptions& state, Diagnostics& diags) {
+  for (size_t group = 0; group <= state.groups.size(); ++group) {
+    const Optimizer optimizer = optimizer_of(state, group);
+    if (optimizer == Optimizer::AdamW || optimizer == Optimizer::AdamW8bit ||
+        optimizer == Optimizer::Lion) {
+      continue;
+    }
+    return refuse_flags(
+        "`--offload optimizer:paged` needs a bitsandbytes optimizer, and " +
+            in_backticks(optimizer_name(optimizer)) + " is not one",
+        "use `--optimizer adamw`, `adamw8bit` or `lion`", diags);
+  }
+  return true;
+}
+
 }  // namespace
 
 bool asks_for_budget(const MemoryRequest& m, Mode mode) {
@@ -238,56 +241,28 @@ bool asks_for_budget(const MemoryRequest& m, Mode mode) {
          s.zero > 0 || !s.zero_axes.empty() || m.seq || mode != Mode::Train;
 }
 
-// Checks for the paged optimizers of bitsandbytes 0.50 (optim): Adam, AdamW,
-// Lion.
-bool check_pages(const StateOptions& state, Diagnostics& diags) {
-  for (size_t group = 0; group <= state.groups.size(); ++group) {
-    const Optimizer optimizer = optimizer_of(state, group);
-    if (optimizer == Optimizer::AdamW || optimizer == Optimizer::AdamW8bit ||
-        optimizer == Optimizer::Lion) {
-      continue;
-    }
-    diags
-        .error(
-            Code::Usage, {},
-            "`--offload optimizer:paged` needs a bitsandbytes optimizer, and " +
-                in_backticks(optimizer_name(optimizer)) + " is not one")
-        .help("use `--optimizer adamw`, `adamw8bit` or `lion`");
-    return false;
-  }
-  return true;
-}
-
 bool check_memory_request(const MemoryRequest& memory, Mode mode,
                           Diagnostics& diags) {
   bool good = true;
   const Optimizer optimizer = memory.state.optimizer;
   if (mode != Mode::Train && optimizer != Optimizer::None) {
-    good = false;
-    diags
-        .error(Code::Usage, {},
-               "`--optimizer` is given, but `--mode " +
-                   std::string(mode_name(mode)) + "` does not train")
-        .help("leave out one of them");
+    good = refuse_flags("`--optimizer` is given, but `--mode " +
+                            std::string(mode_name(mode)) + "` does not train",
+                        "leave out one of them", diags);
   }
   if (!memory.stage_limits.empty() && !memory.stages) {
-    good = false;
-    diags
-        .error(Code::Usage, {},
-               "`--memory` is given per stage, but there is no `--stages`")
-        .help("add `--stages AXIS`, or give one size for all devices");
+    good = refuse_flags(
+        "`--memory` is given per stage, but there is no `--stages`",
+        "add `--stages AXIS`, or give one size for all devices", diags);
   }
   if (mode != Mode::Train && memory.state.offload.any()) {
-    good = false;
-    diags
-        .error(Code::Usage, {},
-               "`--offload` applies to a training step, not to `--mode " +
-                   std::string(mode_name(mode)) + "`")
-        .help("leave out one of them");
+    good =
+        refuse_flags("`--offload` applies to a training step, not to `--mode " +
+                         std::string(mode_name(mode)) + "`",
+                     "leave out one of them", diags);
   } else if (memory.state.offload.optimizer && optimizer == Optimizer::None) {
-    good = false;
-    diags.error(Code::Usage, {}, "`--offload optimizer` needs an optimizer")
-        .help("add `--optimizer`, e.g. `--optimizer adamw`");
+    good = refuse_flags("`--offload optimizer` needs an optimizer",
+                        "add `--optimizer`, e.g. `--optimizer adamw`", diags);
   } else if (memory.state.offload.pages) {
     good = check_pages(memory.state, diags) && good;
   }
@@ -320,27 +295,22 @@ bool check_step_request(const PlanRequest& planning,
   }
   const bool given = workload.given || (trains && workload.kernels_given);
   if (given && !asks_for_step(planning, memory)) {
-    diags
-        .error(Code::Usage, {},
-               "activation memory depends on the workload, which is not given")
-        .help("add `--batch` and `--seq`, e.g. `--batch 8 --seq 8192`");
-    return false;
+    return refuse_flags(
+        "activation memory depends on the workload, which is not given",
+        "add `--batch` and `--seq`, e.g. `--batch 8 --seq 8192`", diags);
   }
   if (!asks_for_step(planning, memory)) return true;
   if (*memory.batch < step.microbatches) {
-    diags
-        .error(Code::Usage, {},
-               "fewer sequences than micro-batches: `--batch " +
-                   std::to_string(*memory.batch) + "`, `--microbatches " +
-                   std::to_string(step.microbatches) + "`")
-        .help("`--batch` counts the sequences of a step over all devices");
-    return false;
+    return refuse_flags(
+        "fewer sequences than micro-batches: `--batch " +
+            std::to_string(*memory.batch) + "`, `--microbatches " +
+            std::to_string(step.microbatches) + "`",
+        "`--batch` counts the sequences of a step over all devices", diags);
   }
   if (step.schedule != PipelineSchedule::OneForwardOneBackward &&
       !memory.stages) {
-    diags.error(Code::Usage, {}, "`--schedule` needs pipeline stages")
-        .help("add `--stages AXIS`");
-    return false;
+    return refuse_flags("`--schedule` needs pipeline stages",
+                        "add `--stages AXIS`", diags);
   }
   return true;
 }

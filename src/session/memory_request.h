@@ -60,6 +60,10 @@ struct WorkloadRequest {
   Hide hide = Hide::Framework;
 };
 
+// Reports flags that do not agree (SP010), and returns false.
+bool refuse_flags(const std::string& message, const std::string& help,
+                  Diagnostics& diags);
+
 // Returns the memory of a device. Empty if neither --memory nor --hardware is
 // given, which is no error, or if the profile cannot be read or states no
 // memory: then diags.cannot_run(). --memory overrides the size in the profile,

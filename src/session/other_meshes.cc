@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Finds other meshes for a request, and judges the request on them.
 #include "session/other_meshes.h"
 
 #include <algorithm>
@@ -49,15 +50,11 @@ AxisNames private_axes(const Mesh& mesh, const MeshView& view) {
 // view gains them in `to` if it has that axis, else in one of its private axes.
 std::vector<Mesh> grown(const Mesh& mesh, const AxisName& to, int64_t factor) {
   std::vector<Mesh> meshes;
-  if (mesh.views().empty()) {
-    if (auto other = with_sizes(mesh, to, "", factor)) {
-      meshes.push_back(*std::move(other));
-    }
-    return meshes;
-  }
   std::vector<Axis> axes = resized_axes(mesh.axes(), to, "", factor);
   if (!mesh.has({}, to)) axes.push_back({to, factor});
-  const AxisNames of_first = private_axes(mesh, mesh.views().front());
+  const AxisNames of_first = mesh.views().empty()
+                                 ? AxisNames{}
+                                 : private_axes(mesh, mesh.views().front());
   for (size_t i = 0; i < std::max<size_t>(1, of_first.size()); ++i) {
     std::vector<MeshView> views = mesh.views();
     for (MeshView& view : views) {
@@ -94,25 +91,11 @@ std::vector<Mesh> with_moved_views(const Mesh& mesh, int64_t factor) {
   return meshes;
 }
 
-// Returns whether a spec of the rules names `axis`, or a logical rule maps to
-// it.
-bool is_in_specs(const RuleSet& rules, const AxisName& axis) {
+// Returns whether the rules may shard something over the axis.
+bool may_shard(const RuleSet& rules, const AxisName& axis) {
   // Semantic names may stand for any axis.
-  if (rules.partition_axis && rules.partition_axis_where) return true;
-  const auto names_it = [&](const PartitionSpec& spec) {
-    return std::ranges::any_of(
-        spec.dims, [&](const auto& dim) { return contains(dim, axis); });
-  };
-  return std::ranges::any_of(
-             rules.rules,
-             [&](const Rule& rule) { return names_it(rule.spec); }) ||
-         std::ranges::any_of(rules.logical_rules, [&](const LogicalRule& rule) {
-           return contains(rule.axes, axis);
-         });
-}
-
-bool has_expert_flags(const PlanRequest& planning) {
-  return planning.megatron.given() || planning.torchtitan.given();
+  return (rules.partition_axis && rules.partition_axis_where) ||
+         is_named_in_rules(rules, axis);
 }
 
 // Returns the framework's flags that stand for the view `experts` of the mesh;
@@ -140,6 +123,56 @@ std::optional<std::string> expert_flags(const PlanRequest& planning,
          std::to_string(etp);
 }
 
+// Prepares the search from the session's rules, or from its saved plan.
+Groundwork groundwork_of(const PlanRequest& planning, const Session& session,
+                         Host& host) {
+  const Manifest& manifest = session.model.manifest;
+  const UnitFacts& known = session.model.units(session.folding);
+  if (session.rules) {
+    return groundwork_of_rules(
+        manifest, *session.rules, session.found, session.folding, known,
+        resolve_options(planning, host), session.lint_how, Places::LeftOut);
+  }
+  return groundwork_of_plan(
+      manifest, session.plan, session.folding, known,
+      {planning.axes, planning.unmatched == Unmatched::Auto, planning.parity},
+      session.lint_how);
+}
+
+// Judges meshes on demand. Several threads also judge following meshes of the
+// same kind and factor, but no larger factors, which are often not needed.
+class JudgedMeshes {
+ public:
+  JudgedMeshes(const std::vector<OtherMesh>& meshes, int threads,
+               const TryMesh& one)
+      : meshes_(meshes), threads_(threads), one_(one), known_(meshes.size()) {}
+
+  const std::optional<TriedChange>& at(size_t i) {
+    if (!known_[i]) judge_from(i);
+    return *known_[i];
+  }
+
+ private:
+  void judge_from(size_t i) {
+    std::vector<size_t> asked;
+    for (size_t k = i; k < meshes_.size(); ++k) {
+      if (std::ssize(asked) == threads_) break;
+      const bool alike = meshes_[k].more_devices == meshes_[i].more_devices &&
+                         meshes_[k].factor == meshes_[i].factor;
+      if (alike && !known_[k]) asked.push_back(k);
+    }
+    parallel_for(std::ssize(asked), threads_, [&](int64_t a) {
+      const size_t k = nth(asked, a);
+      known_[k] = one_(meshes_[k].mesh);
+    });
+  }
+
+  const std::vector<OtherMesh>& meshes_;
+  int threads_;
+  const TryMesh& one_;
+  std::vector<std::optional<std::optional<TriedChange>>> known_;
+};
+
 }  // namespace
 
 std::vector<OtherMesh> other_meshes(const PlanRequest& planning,
@@ -152,35 +185,34 @@ std::vector<OtherMesh> other_meshes(const PlanRequest& planning,
     if (!stages || stages->axis != axis.name) names.push_back(axis.name);
   }
   AxisNames targets = names;
+  const bool has_experts = session.model.manifest.facts.experts.value_or(0) > 0;
   if (session.rules) {
     for (const AxisName& axis : session.rules->declared_axes) {
       // An axis that shards nothing saves nothing.
       const bool is_for_experts = axis == "ep" || axis == "expert";
-      const bool has_experts =
-          session.model.manifest.facts.experts.value_or(0) > 0;
-      if (!mesh.find(axis) && is_in_specs(*session.rules, axis) &&
+      if (!mesh.find(axis) && may_shard(*session.rules, axis) &&
           (has_experts || !is_for_experts)) {
         targets.push_back(axis);
       }
     }
   }
   std::optional<int64_t> experts;
-  if (has_expert_flags(planning)) {
+  if (planning.asks_experts()) {
     experts = session.model.units(session.folding).facts.experts;
   }
   std::vector<OtherMesh> meshes;
   const auto add = [&](bool more_devices, int64_t factor,
                        std::optional<Mesh> other) {
     if (!other) return;
-    if (has_expert_flags(planning) &&
-        !expert_flags(planning, *other, experts)) {
+    if (planning.asks_experts() && !expert_flags(planning, *other, experts)) {
       return;
     }
     const auto of_kind =
         std::ranges::count(meshes, more_devices, &OtherMesh::more_devices);
     const bool adds = other->axes().size() > mesh.axes().size();
-    if (of_kind < most)
+    if (of_kind < most) {
       meshes.push_back({more_devices, factor, *std::move(other), adds});
+    }
   };
   for (int64_t factor = 2; factor <= kMostFactor; factor *= 2) {
     for (const AxisName& to : targets) {
@@ -196,11 +228,10 @@ std::vector<OtherMesh> other_meshes(const PlanRequest& planning,
   // The topology fixes the number of devices.
   if (planning.topology) return meshes;
   for (int64_t factor = 2; factor <= kMostFactor; factor *= 2) {
+    if (mesh.devices() > kMaxDevices / factor) break;
     for (const AxisName& to : targets) {
-      if (mesh.devices() <= kMaxDevices / factor) {
-        for (Mesh& other : grown(mesh, to, factor)) {
-          add(true, factor, std::move(other));
-        }
+      for (Mesh& other : grown(mesh, to, factor)) {
+        add(true, factor, std::move(other));
       }
     }
   }
@@ -212,7 +243,7 @@ std::string mesh_flags(const PlanRequest& planning, const Mesh& asked,
   std::string flags;
   if (mesh.axes() != asked.axes()) flags = "--mesh " + mesh_text(mesh);
   std::optional<std::string> degrees;
-  if (has_expert_flags(planning)) degrees = expert_flags(planning, mesh, {});
+  if (planning.asks_experts()) degrees = expert_flags(planning, mesh, {});
   if (degrees) flags += (flags.empty() ? "" : " ") + *degrees;
   for (const MeshView& view : mesh.views()) {
     // Flags for unchanged views stay as given.
@@ -231,26 +262,6 @@ int64_t most_meshes(const Session& session) {
   const auto size = std::ssize(session.model.manifest);
   return std::max<int64_t>(kMostPlaced / std::max<int64_t>(size, 1), 2);
 }
-
-namespace {
-
-// Prepares the search from the session's rules, or from its saved plan.
-Groundwork groundwork_of(const PlanRequest& planning, const Session& session,
-                         Host& host) {
-  const Manifest& manifest = session.model.manifest;
-  const UnitFacts& known = session.model.units(session.folding);
-  if (session.rules) {
-    return groundwork_of_rules(
-        manifest, *session.rules, session.found, session.folding, known,
-        resolve_options(planning, host), session.lint_how, Places::LeftOut);
-  }
-  return groundwork_of_plan(
-      manifest, session.plan, session.folding, known,
-      {planning.axes, planning.unmatched == Unmatched::Auto, planning.parity},
-      session.lint_how);
-}
-
-}  // namespace
 
 MeshTrials::MeshTrials(const PlanRequest& planning, const Session& session,
                        const Asked& asked, Host& host)
@@ -316,48 +327,9 @@ bool MeshTrials::has_idle_axis(const Plan& plan) const {
   });
 }
 
-namespace {
-
-// Judges meshes on demand. Several threads also judge following meshes of the
-// same kind and factor, but no larger factors, which are often not needed.
-class JudgedMeshes {
- public:
-  JudgedMeshes(
-      const std::vector<OtherMesh>& meshes, int threads,
-      const std::function<std::optional<TriedChange>(const Mesh&)>& one)
-      : meshes_(meshes), threads_(threads), one_(one), known_(meshes.size()) {}
-
-  const std::optional<TriedChange>& at(size_t i) {
-    if (!known_[i]) judge_from(i);
-    return *known_[i];
-  }
-
- private:
-  void judge_from(size_t i) {
-    std::vector<size_t> asked;
-    for (size_t k = i; k < meshes_.size(); ++k) {
-      if (asked.size() == static_cast<size_t>(threads_)) break;
-      const bool alike = meshes_[k].more_devices == meshes_[i].more_devices &&
-                         meshes_[k].factor == meshes_[i].factor;
-      if (alike && !known_[k]) asked.push_back(k);
-    }
-    parallel_for(std::ssize(asked), threads_, [&](int64_t a) {
-      const size_t k = asked[static_cast<size_t>(a)];
-      known_[k] = one_(meshes_[k].mesh);
-    });
-  }
-
-  const std::vector<OtherMesh>& meshes_;
-  int threads_;
-  const std::function<std::optional<TriedChange>(const Mesh&)>& one_;
-  std::vector<std::optional<std::optional<TriedChange>>> known_;
-};
-
-}  // namespace
-
-std::vector<TriedChange> smallest_meshes(
-    const std::vector<OtherMesh>& meshes, int64_t usable, int threads,
-    const std::function<std::optional<TriedChange>(const Mesh&)>& one) {
+std::vector<TriedChange> smallest_meshes(const std::vector<OtherMesh>& meshes,
+                                         int64_t usable, int threads,
+                                         const TryMesh& one) {
   JudgedMeshes judged(meshes, threads, one);
   std::vector<TriedChange> kept;
   for (const bool more_devices : {false, true}) {

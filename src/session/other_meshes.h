@@ -67,12 +67,14 @@ class MeshTrials {
   std::vector<std::unique_ptr<Evaluator>> idle_;  // one per thread
 };
 
+using TryMesh = std::function<std::optional<TriedChange>(const Mesh&)>;
+
 // Returns, for each kind, the mesh with the smallest factor that fits and the
 // least memory; if none fits, the mesh with the least memory. `one` judges a
 // mesh. Several threads judge the following meshes ahead of need; the result
 // does not depend on the number of threads.
-std::vector<TriedChange> smallest_meshes(
-    const std::vector<OtherMesh>& meshes, int64_t usable, int threads,
-    const std::function<std::optional<TriedChange>(const Mesh&)>& one);
+std::vector<TriedChange> smallest_meshes(const std::vector<OtherMesh>& meshes,
+                                         int64_t usable, int threads,
+                                         const TryMesh& one);
 
 }  // namespace shardplan

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Reads a request's rules and views, and the degrees of expert parallelism that
+// frameworks use.
 #include "session/plan_request.h"
 
 #include <algorithm>
@@ -8,6 +10,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "core/mesh.h"
 #include "evaluate/step.h"
 #include "findings/findings.h"
@@ -80,11 +83,9 @@ std::optional<std::vector<std::pair<AxisPlace, Axis>>> placed_axes(
     }
     placed.emplace_back(*place, axis);
   }
-  const auto by_place = [](const auto& a, const auto& b) {
-    return a.first < b.first;
-  };
-  if (std::ranges::is_sorted(placed, by_place)) return placed;
-  std::ranges::stable_sort(placed, by_place);
+  constexpr auto kPlace = &std::pair<AxisPlace, Axis>::first;
+  if (std::ranges::is_sorted(placed, {}, kPlace)) return placed;
+  std::ranges::stable_sort(placed, {}, kPlace);
   std::vector<Axis> sorted;
   for (const auto& [place, axis] : placed) sorted.push_back(axis);
   return diags
@@ -177,6 +178,18 @@ void check_expert_degree(DegreesOnMesh& of, std::optional<int64_t> experts,
 
 }  // namespace
 
+bool is_named_in_rules(const RuleSet& rules, const AxisName& axis) {
+  const auto names_it = [&](const AxisNames& axes) {
+    return contains(axes, axis);
+  };
+  return std::ranges::any_of(rules.rules,
+                             [&](const Rule& rule) {
+                               return std::ranges::any_of(rule.spec.dims,
+                                                          names_it);
+                             }) ||
+         std::ranges::any_of(rules.logical_rules, names_it, &LogicalRule::axes);
+}
+
 std::vector<std::string> asked_views(const PlanRequest& request) {
   std::vector<std::string> names;
   for (const SourcePtr& text : request.views) {
@@ -194,7 +207,7 @@ std::optional<ViewRequest> expert_view(const PlanRequest& request,
                                        Diagnostics& diags) {
   ViewRequest view{std::string(kExpertView), {}, {}, {}};
   const bool titan = request.torchtitan.given();
-  if (!titan && !request.megatron.given()) return view;
+  if (!request.asks_experts()) return view;
   if (titan && request.megatron.given()) {
     return diags
         .error(Code::Usage, {},

@@ -78,6 +78,8 @@ struct PlanRequest {
   std::optional<double> max_replicated;  // --max-replicated
   int jobs = 0;                          // --jobs; 0: one per processor
   bool verbose = false;                  // --verbose
+  // Whether a framework's degrees of expert parallelism are given.
+  bool asks_experts() const { return megatron.given() || torchtitan.given(); }
   // Whether to try changes that would remove a finding. That takes most of the
   // time if there are many findings.
   bool find_fixes = true;
@@ -103,6 +105,9 @@ std::optional<ViewRequest> expert_view(const PlanRequest& request,
                                        const Mesh& mesh,
                                        std::optional<int64_t> experts,
                                        Diagnostics& diags);
+// Returns whether a spec of the rules names the axis, or a logical rule maps to
+// it.
+bool is_named_in_rules(const RuleSet& rules, const AxisName& axis);
 // Returns the names of the views that flags ask for.
 std::vector<std::string> asked_views(const PlanRequest& request);
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Checks the flags of an engine, and reads the models that it serves.
 #include "session/serving.h"
 
 #include <algorithm>
@@ -13,12 +14,6 @@
 
 namespace shardplan {
 namespace {
-
-bool refuse(Diagnostics& diags, const std::string& message,
-            const std::string& help) {
-  diags.error(Code::Usage, {}, message).help(help);
-  return false;
-}
 
 struct GivenFlag {
   std::string flag;
@@ -40,11 +35,12 @@ bool check_beside_engine(const Engine& engine, const MemoryRequest& memory,
   bool good = true;
   for (const GivenFlag& flag : flags) {
     if (!flag.given) continue;
-    good = refuse(
-        diags, std::string(engine.title) + " has no `--" + flag.flag + "`",
+    good = refuse_flags(
+        std::string(engine.title) + " has no `--" + flag.flag + "`",
         "leave it out: the engine's own `--" + std::string(engine.share_flag) +
             "` sets how much of a device it uses, and it shards weights by "
-            "itself");
+            "itself",
+        diags);
   }
   return good;
 }
@@ -67,8 +63,8 @@ bool check_without_engine(const EngineRequest& engine, Diagnostics& diags) {
   bool good = true;
   for (const GivenFlag& flag : flags) {
     if (!flag.given) continue;
-    good = refuse(diags, "`--" + flag.flag + "` needs an engine",
-                  "add `--engine`, e.g. `--engine vllm`");
+    good = refuse_flags("`--" + flag.flag + "` needs an engine",
+                        "add `--engine`, e.g. `--engine vllm`", diags);
   }
   return good;
 }
@@ -81,99 +77,17 @@ bool check_workload(const EngineRequest& engine, const MemoryRequest& memory,
       engine.input_tokens || engine.output_tokens || engine.concurrency;
   if (!any) return true;
   if (!engine.workload()) {
-    return refuse(diags,
-                  "a workload needs `--input-tokens` and `--output-tokens`",
-                  "add both, e.g. `--input-tokens 1024 --output-tokens 256`");
+    return refuse_flags(
+        "a workload needs `--input-tokens` and `--output-tokens`",
+        "add both, e.g. `--input-tokens 1024 --output-tokens 256`", diags);
   }
   const int64_t needed = *engine.input_tokens + *engine.output_tokens;
   if (*memory.seq >= needed) return true;
-  return refuse(diags,
-                "`--seq " + std::to_string(*memory.seq) +
-                    "` is shorter than prompt plus output, " +
-                    std::to_string(needed) + " tokens",
-                "leave it out to use that length");
+  return refuse_flags("`--seq " + std::to_string(*memory.seq) +
+                          "` is shorter than prompt plus output, " +
+                          std::to_string(needed) + " tokens",
+                      "leave it out to use that length", diags);
 }
-
-}  // namespace
-
-bool check_engine_request(const EngineRequest& engine,
-                          const MemoryRequest& memory,
-                          const PlanRequest& planning, Diagnostics& diags) {
-  if (!engine.name) return check_without_engine(engine, diags);
-  const Engine& row = *find_engine(*engine.name);
-  const std::string given = "`--engine " + *engine.name + "`";
-  if (planning.mode != Mode::Decode) {
-    return refuse(diags, given + " needs `--mode decode`",
-                  "add `--mode decode`");
-  }
-  if (!memory.seq) {
-    return refuse(diags, given + " needs `--seq`, the tokens of each sequence",
-                  "add `--seq`, e.g. `--seq 8192`, or a workload, e.g. "
-                  "`--input-tokens 1024 --output-tokens 256 --concurrency "
-                  "16`");
-  }
-  if (!memory.hardware && !memory.limit) {
-    return refuse(
-        diags,
-        given + " takes a share of device memory, whose size is not given",
-        "add `--hardware` or `--memory`");
-  }
-  bool good = check_beside_engine(row, memory, diags) &&
-              check_workload(engine, memory, diags);
-  if (planning.megatron.given() || planning.torchtitan.given()) {
-    good = refuse(
-        diags,
-        "expert parallelism is given in flags of " +
-            std::string(planning.megatron.given() ? "Megatron" : "torchtitan") +
-            ", but " + std::string(row.title) + " serves the model",
-        "use `--expert-parallel` instead: it places whole experts over all "
-        "ranks that hold experts");
-  }
-  if (engine.share && engine.share_flag != row.share_flag) {
-    good = refuse(
-        diags,
-        std::string(row.title) + " does not have `--" + engine.share_flag + "`",
-        "use `--" + std::string(row.share_flag) + "`");
-  }
-  if (engine.dp_attention && !row.dp_attention) {
-    good = refuse(diags,
-                  std::string(row.title) + " does not have `--dp-attention`",
-                  "use `--expert-parallel`, with which its data-parallel "
-                  "groups share experts");
-  }
-  if (engine.fully_sharded_loras && !row.shares_loras) {
-    good = refuse(
-        diags,
-        std::string(row.title) + " does not have `--fully-sharded-loras`",
-        "leave it out");
-  }
-  if (engine.has_loras() && !row.shares_loras &&
-      (!engine.max_lora_rank || engine.lora_targets.empty())) {
-    good = refuse(diags,
-                  std::string(row.title) +
-                      " sets LoRA rank and target modules from the adapters "
-                      "that it loads",
-                  "give both: `--max-lora-rank 16 --lora-target-modules "
-                  "all-linear`");
-  }
-  const int64_t rank = engine.max_lora_rank.value_or(LoraSlots().rank);
-  if (slot_rank(row, rank) != rank) {
-    good = refuse(
-        diags,
-        std::string(row.title) + " has no LoRA slots of rank " +
-            count_text(rank),
-        "use `--max-lora-rank " + std::to_string(slot_rank(row, rank)) + "`");
-  }
-  if (!memory.sequence_axes.empty() || !memory.kv_axes.empty() ||
-      !memory.batch_axes.empty()) {
-    good = refuse(diags, given + " shards the cache itself",
-                  "leave out `--kv-axes`, `--batch-axes` and "
-                  "`--sequence-axes`");
-  }
-  return good;
-}
-
-namespace {
 
 // Checks the targets: a target that no layer has would reserve no memory.
 bool targets_are_there(const std::vector<std::string>& targets,
@@ -191,10 +105,10 @@ bool targets_are_there(const std::vector<std::string>& targets,
   bool good = true;
   for (const std::string& target : targets) {
     const LoraSlots alone = {1, 1, false, {target}};
-    if (names.contains(target) ||
-        std::ranges::any_of(layers, [&](std::string_view layer) {
-          return has_slots(alone, row, layer, true);
-        })) {
+    const auto has_target = [&](std::string_view layer) {
+      return has_slots(alone, row, layer, true);
+    };
+    if (names.contains(target) || std::ranges::any_of(layers, has_target)) {
       continue;
     }
     good = false;
@@ -208,6 +122,85 @@ bool targets_are_there(const std::vector<std::string>& targets,
 }
 
 }  // namespace
+
+bool check_engine_request(const EngineRequest& engine,
+                          const MemoryRequest& memory,
+                          const PlanRequest& planning, Diagnostics& diags) {
+  if (!engine.name) return check_without_engine(engine, diags);
+  const Engine& row = *find_engine(*engine.name);
+  const std::string given = "`--engine " + *engine.name + "`";
+  if (planning.mode != Mode::Decode) {
+    return refuse_flags(given + " needs `--mode decode`", "add `--mode decode`",
+                        diags);
+  }
+  if (!memory.seq) {
+    return refuse_flags(
+        given + " needs `--seq`, the tokens of each sequence",
+        "add `--seq`, e.g. `--seq 8192`, or a workload, e.g. "
+        "`--input-tokens 1024 --output-tokens 256 --concurrency "
+        "16`",
+        diags);
+  }
+  if (!memory.hardware && !memory.limit) {
+    return refuse_flags(
+        given + " takes a share of device memory, whose size is not given",
+        "add `--hardware` or `--memory`", diags);
+  }
+  bool good = check_beside_engine(row, memory, diags) &&
+              check_workload(engine, memory, diags);
+  if (planning.asks_experts()) {
+    good = refuse_flags(
+        "expert parallelism is given in flags of " +
+            std::string(planning.megatron.given() ? "Megatron" : "torchtitan") +
+            ", but " + std::string(row.title) + " serves the model",
+        "use `--expert-parallel` instead: it places whole experts over all "
+        "ranks that hold experts",
+        diags);
+  }
+  if (engine.share && engine.share_flag != row.share_flag) {
+    good = refuse_flags(
+        std::string(row.title) + " does not have `--" + engine.share_flag + "`",
+        "use `--" + std::string(row.share_flag) + "`", diags);
+  }
+  if (engine.dp_attention && !row.dp_attention) {
+    good =
+        refuse_flags(std::string(row.title) + " does not have `--dp-attention`",
+                     "use `--expert-parallel`, with which its data-parallel "
+                     "groups share experts",
+                     diags);
+  }
+  if (engine.fully_sharded_loras && !row.shares_loras) {
+    good = refuse_flags(
+        std::string(row.title) + " does not have `--fully-sharded-loras`",
+        "leave it out", diags);
+  }
+  if (engine.has_loras() && !row.shares_loras &&
+      (!engine.max_lora_rank || engine.lora_targets.empty())) {
+    good =
+        refuse_flags(std::string(row.title) +
+                         " sets LoRA rank and target modules from the adapters "
+                         "that it loads",
+                     "give both: `--max-lora-rank 16 --lora-target-modules "
+                     "all-linear`",
+                     diags);
+  }
+  const int64_t rank = engine.max_lora_rank.value_or(LoraSlots().rank);
+  if (slot_rank(row, rank) != rank) {
+    good = refuse_flags(
+        std::string(row.title) + " has no LoRA slots of rank " +
+            count_text(rank),
+        "use `--max-lora-rank " + std::to_string(slot_rank(row, rank)) + "`",
+        diags);
+  }
+  if (!memory.sequence_axes.empty() || !memory.kv_axes.empty() ||
+      !memory.batch_axes.empty()) {
+    good = refuse_flags(given + " shards the cache itself",
+                        "leave out `--kv-axes`, `--batch-axes` and "
+                        "`--sequence-axes`",
+                        diags);
+  }
+  return good;
+}
 
 void declare_for_engine(const EngineRequest& engine, PlanRequest& request) {
   if (!engine.name) return;

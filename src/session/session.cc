@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Reads the model, rules and mesh of a request, and makes and checks the plan.
 #include "session/session.h"
 
 #include <algorithm>
@@ -156,17 +157,16 @@ std::optional<RuleSet> read_rules(const PlanRequest& request,
   }
   const bool labelled =
       rules->architecture_labels && label_parameters(manifest);
-  if (const auto found = labelled ? find_unexplained(manifest) : std::nullopt) {
-    const size_t other = *found;
+  if (const auto other = labelled ? find_unexplained(manifest) : std::nullopt) {
     int64_t others = 0;
-    for (size_t i = other; i < manifest.size(); ++i) {
+    for (size_t i = *other; i < manifest.size(); ++i) {
       if (manifest.axes(i) == nullptr) ++others;
     }
     diags.report(Code::Remark, {},
                  plural(others, "parameter") + (others == 1 ? " does" : " do") +
                      " not follow from the model's config, such as " +
-                     in_backticks(std::string(manifest.name(other))) + " " +
-                     shape_text(manifest.type(other).shape) +
+                     in_backticks(manifest.name(*other)) + " " +
+                     shape_text(manifest.type(*other).shape) +
                      ": rules for architecture labels do not place " +
                      (others == 1 ? "it" : "them"));
   }
@@ -180,7 +180,7 @@ std::optional<RuleSet> read_rules(const PlanRequest& request,
           "labels are known for tensors that follow from a config.json");
     } else {
       const size_t other = *find_unexplained(manifest);
-      problem.fact(in_backticks(std::string(manifest.name(other))) + " " +
+      problem.fact(in_backticks(manifest.name(other)) + " " +
                    shape_text(manifest.type(other).shape) +
                    " does not follow from its config.json");
     }
@@ -218,24 +218,21 @@ void name_topology(const NamedTopology& topology, Diagnostic& problem) {
 // largest axis absorbs the difference.
 std::string example_mesh(const std::vector<AxisRequest>& axes,
                          std::optional<int64_t> devices) {
-  size_t largest = 0;
+  const AxisRequest& largest =
+      *std::ranges::max_element(axes, {}, &AxisRequest::size);
   int64_t others = 1;
-  for (size_t i = 0; i < axes.size(); ++i) {
-    if (axes[i].size > axes[largest].size) largest = i;
-  }
-  for (size_t i = 0; i < axes.size(); ++i) {
-    if (i != largest) others *= axes[i].size;
+  for (const AxisRequest& axis : axes) {
+    if (&axis != &largest) others *= axis.size;
   }
   const bool divides = devices && others > 0 && *devices % others == 0;
-  std::string text;
-  for (size_t i = 0; i < axes.size(); ++i) {
+  std::vector<Axis> sized;
+  for (const AxisRequest& axis : axes) {
     const int64_t size =
-        i == largest ? (divides ? *devices / others : devices.value_or(1))
-                     : (divides ? axes[i].size : 1);
-    text +=
-        (text.empty() ? "" : ",") + axes[i].name + "=" + std::to_string(size);
+        &axis == &largest ? (divides ? *devices / others : devices.value_or(1))
+                          : (divides ? axis.size : 1);
+    sized.push_back({axis.name, size});
   }
-  return text;
+  return axes_text(sized);
 }
 
 std::optional<SlicedMesh> made_mesh(const std::vector<AxisRequest>& axes,
@@ -323,19 +320,16 @@ std::optional<Plan> plan_for(const Manifest& manifest, SavedPlan saved,
   auto report =
       diags.error(Code::PlanMismatch, {},
                   "the plan " + in_backticks(path) + " is for another model");
-  if (!missing.empty())
-    report.fact("not in the plan: " + some_names(missing, 3));
-  if (!different.empty()) {
-    report.fact("of another type in the plan: " + some_names(different, 3));
+  std::vector<std::string> extra;
+  for (size_t i = 0; i < saved.manifest.size(); ++i) {
+    const std::string_view name = saved.manifest.name(i);
+    if (planned.contains(name)) extra.emplace_back(name);
   }
-  if (!planned.empty()) {
-    std::vector<std::string> extra;
-    for (size_t i = 0; i < saved.manifest.size(); ++i) {
-      if (planned.contains(saved.manifest.name(i))) {
-        extra.emplace_back(saved.manifest.name(i));
-      }
-    }
-    report.fact("only in the plan: " + some_names(extra, 3));
+  for (const auto& [what, names] :
+       {std::pair("not in the plan: ", &missing),
+        {"of another type in the plan: ", &different},
+        {"only in the plan: ", &extra}}) {
+    if (!names->empty()) report.fact(what + some_names(*names, 3));
   }
   report.help("resolve this model again with `-o FILE.plan.json`");
   return report;
@@ -348,17 +342,22 @@ struct Made {
   FoundSets found = {};  // if there are rules
 };
 
+std::vector<AxisRequest> as_requested(const std::vector<Axis>& axes) {
+  std::vector<AxisRequest> requested;
+  for (const Axis& axis : axes) {
+    requested.push_back({axis.name, axis.size, {}, {}, {}});
+  }
+  return requested;
+}
+
 // Returns the slices of a saved plan's mesh, if a topology gives them. Empty,
 // with the reason reported, if the topology does not fit the mesh.
 std::optional<std::optional<Slices>> slices_of_saved(const PlanRequest& request,
                                                      const Mesh& mesh,
                                                      Diagnostics& diags) {
   if (!request.topology) return std::optional<Slices>();
-  std::vector<AxisRequest> axes;
-  for (const Axis& axis : mesh.axes()) {
-    axes.push_back({axis.name, axis.size, {}, {}, {}});
-  }
-  auto sliced = made_mesh(axes, {}, request.devices, request, {}, diags);
+  auto sliced = made_mesh(as_requested(mesh.axes()), {}, request.devices,
+                          request, {}, diags);
   if (!sliced) return std::nullopt;
   return std::move(sliced->slices);
 }
@@ -369,9 +368,7 @@ RuleSet views_of_saved(const Mesh& mesh) {
   for (const MeshView& view : mesh.views()) {
     ViewRequest& request = rules.views.emplace_back();
     request.name = view.name;
-    for (const Axis& axis : view.axes) {
-      request.axes.push_back({axis.name, axis.size, {}, {}, {}});
-    }
+    request.axes = as_requested(view.axes);
   }
   return rules;
 }
@@ -419,27 +416,6 @@ std::string other_set(const PlanRequest& request, const Manifest& manifest) {
   return is_given ? "" : set;
 }
 
-}  // namespace
-
-LintOptions lint_options_with(const PlanRequest& request,
-                              const MemoryRequest& memory,
-                              AxisNames named_axes) {
-  LintOptions how = lint_options(request);
-  if (memory.stages) how.pipeline_axis = memory.stages->axis;
-  if (memory.state.zero == 3) how.zero_axes = memory.state.zero_axes;
-  how.raise_unplaced = request.fallback == RulesFallback::RaiseError;
-  how.named_axes = std::move(named_axes);
-  how.batch_axes = memory.batch_axes;
-  for (const AxisNames* axes :
-       {&memory.state.zero_axes, &memory.kv_axes, &memory.batch_axes,
-        &memory.sequence_axes, &memory.ulysses_axes}) {
-    how.named_axes.insert(how.named_axes.end(), axes->begin(), axes->end());
-  }
-  return how;
-}
-
-namespace {
-
 std::optional<Made> make_plan(const PlanRequest& request, ReadInputs& inputs,
                               Host& host, Diagnostics& diags) {
   std::optional<RuleSet>& rules = inputs.rules;
@@ -460,12 +436,66 @@ std::optional<Made> make_plan(const PlanRequest& request, ReadInputs& inputs,
       how.declarations.any() ? inputs.model.units() : UnitFacts();
   auto plan =
       resolve(manifest, *rules, matches_of(*found, manifest, *rules, how),
-              mesh->mesh, how, known, diags);
+              mesh->mesh, how, diags, &known);
   if (!plan) return std::nullopt;
   return Made{*std::move(plan), std::move(mesh->slices), *std::move(found)};
 }
 
+// Returns whether the text has no names and begins with a number.
+bool is_sizes(std::string_view text) {
+  const size_t first = text.find_first_not_of(" \t");
+  return first != text.npos && contains("-0123456789", text[first]) &&
+         text.find_first_of("=:") == text.npos;
+}
+
+// Returns the span of the whole text.
+Span whole(const SourceFile& source) {
+  return {&source, 0, source.text().size()};
+}
+
+std::optional<std::vector<AxisRequest>> read_sizes(const SourceFile& source,
+                                                   const AxisNames& names,
+                                                   Diagnostics& diags) {
+  const std::string_view text = source.text();
+  const int64_t sizes = std::ranges::count(text, ',') + 1;
+  if (sizes == std::ssize(names)) return parse_mesh_dims(source, names, diags);
+  const std::string count = plural(sizes, "size");
+  if (names.empty()) {
+    return diags
+        .error(Code::InvalidMesh, whole(source), "the sizes have no names")
+        .fact("there are " + count + ": " + std::string(text))
+        .help(
+            "name each with `--axes`, e.g. `--axes fsdp,tp`, or write "
+            "`--mesh fsdp=8,tp=4`");
+  }
+  return diags
+      .error(Code::InvalidMesh, whole(source),
+             "there are " + count + " for " + plural(std::ssize(names), "name"))
+      .fact("the sizes are " + std::string(text))
+      .fact("`--axes` names " + quoted_names(texts_of(names)))
+      .help(
+          "`--axes` names one axis per size, in order; with `--mesh "
+          "fsdp=8,tp=4` it may declare axes that the mesh lacks");
+}
+
 }  // namespace
+
+LintOptions lint_options_with(const PlanRequest& request,
+                              const MemoryRequest& memory,
+                              AxisNames named_axes) {
+  LintOptions how = lint_options(request);
+  if (memory.stages) how.pipeline_axis = memory.stages->axis;
+  if (memory.state.zero == 3) how.zero_axes = memory.state.zero_axes;
+  how.raise_unplaced = request.fallback == RulesFallback::RaiseError;
+  how.named_axes = std::move(named_axes);
+  how.batch_axes = memory.batch_axes;
+  for (const AxisNames* axes :
+       {&memory.state.zero_axes, &memory.kv_axes, &memory.batch_axes,
+        &memory.sequence_axes, &memory.ulysses_axes}) {
+    how.named_axes.insert(how.named_axes.end(), axes->begin(), axes->end());
+  }
+  return how;
+}
 
 std::optional<Model> read_model(const PlanRequest& request, Host& host,
                                 Diagnostics& diags,
@@ -488,13 +518,6 @@ std::optional<RuleSet> read_given_rules(const PlanRequest& request,
   std::optional<RuleSet> rules = read_rules(request, manifest, host, diags);
   if (rules) declare_axes(request, *rules);
   return rules;
-}
-
-std::optional<RuleSet> read_given_rules(const PlanRequest& request, Host& host,
-                                        Diagnostics& diags) {
-  SHARDPLAN_CHECK(!request.rules.empty() || request.pattern != nullptr);
-  Manifest none;
-  return read_given_rules(request, none, host, diags);
 }
 
 std::optional<Inputs> read_inputs(const PlanRequest& request, Host& host,
@@ -577,15 +600,11 @@ std::optional<Session> open_session(const PlanRequest& request,
 void find_fixes(const Session& session, const PlanRequest& request, Host& host,
                 const std::function<bool(const Diagnostic&)>& is_asked,
                 Diagnostics& diags) {
-  const auto begin = diags.all().begin();
-  // If the rules are for other names, no single change of them helps.
-  const bool are_for_others =
-      std::any_of(begin + static_cast<std::ptrdiff_t>(session.first_finding),
-                  begin + static_cast<std::ptrdiff_t>(session.end_finding),
-                  [](const Diagnostic& diagnostic) {
-                    return diagnostic.code == Code::RulesForOtherNames;
-                  });
-  if (!session.rules || are_for_others) return;
+  if (!session.rules) return;
+  for (size_t i = session.first_finding; i < session.end_finding; ++i) {
+    // If the rules are for other names, no single change of them helps.
+    if (diags.all()[i].code == Code::RulesForOtherNames) return;
+  }
   advise({session.model.manifest, *session.rules, session.plan, session.folding,
           session.memory, resolve_options(request, host), session.lint_how,
           &session.found, &session.model},
@@ -593,49 +612,6 @@ void find_fixes(const Session& session, const PlanRequest& request, Host& host,
           request.fixes_together},
          diags);
 }
-
-namespace {
-
-// Returns whether the text has no names and begins with a number.
-bool is_sizes(std::string_view text) {
-  const size_t first = text.find_first_not_of(" \t");
-  return first != std::string_view::npos &&
-         std::string_view("-0123456789").find(text[first]) !=
-             std::string_view::npos &&
-         text.find_first_of("=:") == std::string_view::npos;
-}
-
-// Returns the span of the whole text.
-Span whole(const SourceFile& source) {
-  return {&source, 0, source.text().size()};
-}
-
-std::optional<std::vector<AxisRequest>> read_sizes(const SourceFile& source,
-                                                   const AxisNames& names,
-                                                   Diagnostics& diags) {
-  const std::string_view text = source.text();
-  const auto sizes = static_cast<size_t>(std::ranges::count(text, ',')) + 1;
-  if (sizes == names.size()) return parse_mesh_dims(source, names, diags);
-  const std::string count = plural(static_cast<int64_t>(sizes), "size");
-  if (names.empty()) {
-    return diags
-        .error(Code::InvalidMesh, whole(source), "the sizes have no names")
-        .fact("there are " + count + ": " + std::string(text))
-        .help(
-            "name each with `--axes`, e.g. `--axes fsdp,tp`, or write "
-            "`--mesh fsdp=8,tp=4`");
-  }
-  return diags
-      .error(Code::InvalidMesh, whole(source),
-             "there are " + count + " for " + plural(std::ssize(names), "name"))
-      .fact("the sizes are " + std::string(text))
-      .fact("`--axes` names " + quoted_names(texts_of(names)))
-      .help(
-          "`--axes` names one axis per size, in order; with `--mesh "
-          "fsdp=8,tp=4` it may declare axes that the mesh lacks");
-}
-
-}  // namespace
 
 std::optional<SlicedMesh> written_mesh(const SourcePtr& text,
                                        const PlanRequest& request,
@@ -658,10 +634,9 @@ bool add_views(const PlanRequest& request, const RuleSet& rules,
     if (!view) return false;
     views.push_back(*std::move(view));
   }
-  const bool asks_experts =
-      request.megatron.given() || request.torchtitan.given();
   auto experts = expert_view(
-      request, mesh, asks_experts ? model.units().facts.experts : std::nullopt,
+      request, mesh,
+      request.asks_experts() ? model.units().facts.experts : std::nullopt,
       diags);
   if (!experts) return false;
   if (!experts->axes.empty()) views.push_back(*std::move(experts));

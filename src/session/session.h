@@ -70,9 +70,6 @@ std::optional<Model> read_model(const PlanRequest& request, Host& host,
 std::optional<RuleSet> read_given_rules(const PlanRequest& request,
                                         Manifest& manifest, Host& host,
                                         Diagnostics& diags);
-// Reads rules without a model. REQUIRES: the request names some.
-std::optional<RuleSet> read_given_rules(const PlanRequest& request, Host& host,
-                                        Diagnostics& diags);
 
 // Returns the requested mesh, else the mesh of the rules or the model. Empty,
 // with the reason reported.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Finds slow axes and repeated gathers, and judges the step without them.
 #include "session/slow_parts.h"
 
 #include <algorithm>
@@ -108,9 +109,7 @@ void report_slow_axes(const SuggestionsInput& in, const StepTime& time,
   if (in.asked.memory.on_slices) return;
   std::optional<MeshTrials> trials;
   const auto traffic = traffic_of(in, time);
-  for (const auto& each : traffic) {
-    const AxisName& axis = each.first;
-    const AxisTraffic& sent = each.second;
+  for (const auto& [axis, sent] : traffic) {
     if (!sent.is_slow || sent.exposed < kWorthReporting * time.total.estimate ||
         !sends_most(mesh, traffic, axis)) {
       continue;

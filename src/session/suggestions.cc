@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+// Lists the changes to try, and tries them alone and together.
 #include "session/suggestions.h"
 
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -401,10 +403,9 @@ void try_meshes(const SuggestionsInput& in, const MemoryBracket& bracket,
   const auto unchanged = [&](const Mesh& mesh) {
     return on(mesh, [](PlanJudge&, Trial& trial) { return trial.with({}); });
   };
-  for (TriedChange& each :
-       smallest_meshes(meshes, usable, trials.threads(), unchanged)) {
-    tried.push_back(std::move(each));
-  }
+  std::ranges::move(
+      smallest_meshes(meshes, usable, trials.threads(), unchanged),
+      std::back_inserter(tried));
   if (any_fits(tried)) return;
   // Try more devices together with other changes.
   for (const OtherMesh& other : meshes) {
@@ -458,14 +459,22 @@ class ServingTrial {
     return tried;
   }
 
+  // Tries another value of one setting.
+  template <typename Setting>
+  std::optional<TriedServing> with(Setting ServingInput::*setting,
+                                   Setting value, std::string flags) const {
+    ServingInput input = input_;
+    input.*setting = value;
+    return one(input, std::move(flags));
+  }
+
   // Keeps a change that starts and holds more than the request, or that starts
   // if the request does not.
   void keep(std::optional<TriedServing> tried) {
     if (!tried || !tried->starts) return;
-    const bool started = asked_.starts() && asked_.missing_for_steps == 0;
     // A change that does not suffice must at least be a clear improvement.
     constexpr double kWorth = 1.05;
-    if (started && !tried->fit.will_fit() &&
+    if (asked_runs_ && !tried->fit.will_fit() &&
         tried->group_sequences <= kWorth * asked_.group_sequences(1)) {
       return;
     }
@@ -487,10 +496,10 @@ class ServingTrial {
       auto tried =
           one(input, mesh_flag(verdict.degree) + view_flags(input.mesh));
       if (!tried || !tried->starts) continue;
-      if (!best || !best->fit.will_fit()) best = std::move(tried);
       // Among smaller degrees, prefer the largest that fits.
-      else if (!more && tried->fit.will_fit())
+      if (!best || !best->fit.will_fit() || (!more && tried->fit.will_fit())) {
         best = std::move(tried);
+      }
     }
     keep(std::move(best));
   }
@@ -534,77 +543,68 @@ class ServingTrial {
   }
 
   std::string mesh_flag(int64_t degree) const {
-    std::string text;
+    std::vector<Axis> axes = input_.devices->axes();
     bool is_there = false;
-    for (const Axis& axis : input_.devices->axes()) {
-      const bool tensor = is_tensor_axis(axis.name);
-      is_there = is_there || tensor;
-      text += (text.empty() ? "" : ",") + axis.name + "=" +
-              std::to_string(tensor ? degree : axis.size);
+    for (Axis& axis : axes) {
+      if (!is_tensor_axis(axis.name)) continue;
+      is_there = true;
+      axis.size = degree;
     }
-    if (!is_there) text += ",tp=" + std::to_string(degree);
-    return "--mesh " + text;
+    if (!is_there) axes.push_back({"tp", degree});
+    return "--mesh " + axes_text(axes);
   }
 
   // Tries shares in steps of 0.01.
   void share() {
     const double now = asked_.settings.share;
     std::optional<TriedServing> last;
-    const bool starts = asked_.starts() && asked_.missing_for_steps == 0;
     for (int step = 1; step < kShareSteps; ++step) {
       const double by = step / 100.0;
       const double value =
-          std::round((starts ? now + by : now - by) * 100) / 100;
+          std::round((asked_runs_ ? now + by : now - by) * 100) / 100;
       if (value <= 0 || value >= 1) break;
-      ServingInput input = input_;
-      input.share = value;
-      auto tried = one(
-          input, fmt::format("--{} {:.2f}", input_.engine->share_flag, value));
-      if (!tried || (starts && !tried->starts)) break;
+      auto tried =
+          with(&ServingInput::share, {value},
+               fmt::format("--{} {:.2f}", input_.engine->share_flag, value));
+      if (!tried || (asked_runs_ && !tried->starts)) break;
       if (tried->starts) last = std::move(tried);
-      if (last && (!starts || last->fit.will_fit())) break;
+      if (last && (!asked_runs_ || last->fit.will_fit())) break;
     }
     keep(std::move(last));
   }
 
   void cache_dtype() {
     if (byte_count(1, input_.kv_dtype) == 1) return;
-    ServingInput input = input_;
-    input.kv_dtype = DType::F8E4M3;
-    keep(one(input, "--kv-dtype f8_e4m3"));
+    keep(with(&ServingInput::kv_dtype, DType::F8E4M3, "--kv-dtype f8_e4m3"));
+  }
+
+  // Keeps the first value below `now` that fits, else the last one.
+  void smaller_step(std::optional<int64_t> ServingInput::*setting,
+                    const std::string& flag, int64_t now, int64_t least,
+                    const std::vector<int64_t>& values) {
+    for (const int64_t value : values) {
+      if (value >= now || value < least) continue;
+      auto tried = with(setting, {value}, flag + std::to_string(value));
+      if (!tried || (!tried->fit.will_fit() && value != values.back())) {
+        continue;
+      }
+      return keep(std::move(tried));
+    }
   }
 
   void steps() {
-    for (const int64_t tokens : {int64_t{2048}, int64_t{512}}) {
-      if (tokens >= asked_.settings.batched_tokens) continue;
-      ServingInput input = input_;
-      input.batched_tokens = tokens;
-      auto tried = one(input, "--max-batched-tokens " + std::to_string(tokens));
-      if (!tried || (!tried->fit.will_fit() && tokens > 512)) continue;
-      keep(std::move(tried));
-      break;
-    }
-    for (const int64_t sequences : {int64_t{256}, int64_t{64}, int64_t{16}}) {
-      // A step belongs to one group.
-      if (sequences >= asked_.settings.sequences ||
-          sequences < ceil_div(input_.batch, input_.mesh.dp)) {
-        continue;
-      }
-      ServingInput input = input_;
-      input.sequences = sequences;
-      auto tried = one(input, "--max-seqs " + std::to_string(sequences));
-      if (!tried || (!tried->fit.will_fit() && sequences > 16)) continue;
-      keep(std::move(tried));
-      break;
-    }
+    smaller_step(&ServingInput::batched_tokens, "--max-batched-tokens ",
+                 asked_.settings.batched_tokens, 0, {2048, 512});
+    // A step belongs to one group.
+    smaller_step(&ServingInput::sequences, "--max-seqs ",
+                 asked_.settings.sequences,
+                 ceil_div(input_.batch, input_.mesh.dp), {256, 64, 16});
   }
 
   // Finds the longest sequences that fit for certain.
   void context() {
     const auto fits = [&](int64_t seq) {
-      ServingInput input = input_;
-      input.seq = seq;
-      const auto tried = one(input, "");
+      const auto tried = with(&ServingInput::seq, seq, "");
       return tried && tried->fit.will_fit();
     };
     if (!fits(1)) return;
@@ -614,9 +614,7 @@ class ServingTrial {
       const int64_t middle = least + (most - least) / 2;
       (fits(middle) ? least : most) = middle;
     }
-    ServingInput input = input_;
-    input.seq = least;
-    keep(one(input, "--seq " + std::to_string(least)));
+    keep(with(&ServingInput::seq, least, "--seq " + std::to_string(least)));
   }
 
   static constexpr int64_t kMostDegree = 64;
@@ -624,6 +622,7 @@ class ServingTrial {
   PlanJudge& judge_;
   ServingInput input_;
   const Serving& asked_;
+  const bool asked_runs_ = asked_.starts() && asked_.missing_for_steps == 0;
   std::vector<TriedServing> kept_;
 };
 
@@ -659,10 +658,8 @@ std::vector<TriedChange> tried_states(PlanJudge& judge, const Budget& budget) {
     if (!tried || !is_worth_it(*tried, budget)) continue;
     (tried->fit.will_fit() ? fitting : others).push_back(*std::move(tried));
   }
-  std::ranges::stable_sort(others,
-                           [](const TriedChange& a, const TriedChange& b) {
-                             return a.fit.needed < b.fit.needed;
-                           });
+  std::ranges::stable_sort(
+      others, {}, [](const TriedChange& tried) { return tried.fit.needed; });
   if (others.size() > 2) others.resize(2);
   fitting.insert(fitting.end(), others.begin(), others.end());
   return fitting;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+// Matches the patterns of `--trainable` and `--optimizer-of` against a model.
 #include "session/trainable.h"
 
-#include <algorithm>
 #include <set>
 
 #include "advise/name_pattern.h"
+#include "base/checked.h"
 #include "base/text.h"
 #include "base/words.h"
 #include "core/fold.h"
@@ -22,12 +23,19 @@ std::vector<std::string> folded_names(const Manifest& manifest) {
   return {names.begin(), names.end()};
 }
 
-bool is_found(const std::string& pattern, const Manifest& manifest) {
+std::optional<Matcher> matcher_of(const std::vector<std::string>& patterns,
+                                  const Manifest& manifest,
+                                  Diagnostics& diags) {
   RuleSet rules;
-  rules.rules.emplace_back().pattern = pattern;
+  for (const std::string& pattern : patterns) {
+    rules.rules.emplace_back().pattern = pattern;
+  }
+  return Matcher::compile(rules, manifest.names_are_plain(), diags);
+}
+
+bool is_found(const std::string& pattern, const Manifest& manifest) {
   Diagnostics ignored;
-  const auto matcher =
-      Matcher::compile(rules, manifest.names_are_plain(), ignored);
+  const auto matcher = matcher_of({pattern}, manifest, ignored);
   if (!matcher) return false;
   std::vector<int> found;
   for (size_t i = 0; i < manifest.size(); ++i) {
@@ -57,12 +65,7 @@ void report_unfound(const std::string& what, const std::string& pattern,
 std::optional<TrainedParameters> find_trained(
     const std::vector<std::string>& patterns, const Manifest& manifest,
     Diagnostics& diags) {
-  RuleSet rules;
-  for (const std::string& pattern : patterns) {
-    rules.rules.emplace_back().pattern = pattern;
-  }
-  const auto matcher =
-      Matcher::compile(rules, manifest.names_are_plain(), diags);
+  const auto matcher = matcher_of(patterns, manifest, diags);
   if (!matcher) return std::nullopt;
   TrainedParameters trained(manifest.size());
   std::vector<bool> is_used(patterns.size());
@@ -72,13 +75,12 @@ std::optional<TrainedParameters> find_trained(
     matcher->find(manifest.name(i), found);
     trained[i] = !found.empty();
     any = any || (trained[i] && is_trainable(manifest.type(i).dtype));
-    for (const int pattern : found)
-      is_used[static_cast<size_t>(pattern)] = true;
+    for (const int pattern : found) nth(is_used, pattern) = true;
   }
   for (size_t p = 0; p < patterns.size(); ++p) {
-    if (!is_used[p])
-      report_unfound("`--trainable` " + in_backticks(patterns[p]), patterns[p],
-                     manifest, diags);
+    if (is_used[p]) continue;
+    report_unfound("`--trainable` " + in_backticks(patterns[p]), patterns[p],
+                   manifest, diags);
   }
   if (contains(is_used, false)) return std::nullopt;
   if (!any) {
@@ -94,12 +96,9 @@ std::optional<TrainedParameters> find_trained(
 std::optional<GroupOfParameters> find_groups(
     const std::vector<OptimizerGroup>& groups, const Manifest& manifest,
     const TrainedParameters& trained, Diagnostics& diags) {
-  RuleSet rules;
-  for (const OptimizerGroup& group : groups) {
-    rules.rules.emplace_back().pattern = group.pattern;
-  }
-  const auto matcher =
-      Matcher::compile(rules, manifest.names_are_plain(), diags);
+  std::vector<std::string> patterns;
+  for (const OptimizerGroup& group : groups) patterns.push_back(group.pattern);
+  const auto matcher = matcher_of(patterns, manifest, diags);
   if (!matcher) return std::nullopt;
   GroupOfParameters group_of(manifest.size());
   std::vector<bool> is_found(groups.size() + 1);
@@ -107,12 +106,9 @@ std::optional<GroupOfParameters> find_groups(
   std::vector<int> found;
   for (size_t i = 0; i < manifest.size(); ++i) {
     matcher->find(manifest.name(i), found);
-    const size_t group =
-        found.empty()
-            ? 0
-            : static_cast<size_t>(*std::ranges::min_element(found)) + 1;
+    const size_t group = found.empty() ? 0 : to_size(found.front()) + 1;
     group_of[i] = static_cast<uint8_t>(group);
-    for (const int each : found) is_found[static_cast<size_t>(each) + 1] = true;
+    for (const int each : found) nth(is_found, each + 1) = true;
     if ((trained.empty() || trained[i]) &&
         is_trainable(manifest.type(i).dtype)) {
       is_trained[group] = true;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Runs the search for a training plan, and judges its winner again.
 #include "session/planning/planner.h"
 
 #include <algorithm>
@@ -7,8 +8,8 @@
 #include <utility>
 
 #include "base/checked.h"
-#include "base/parallel.h"
 #include "base/forwarding_host.h"
+#include "base/parallel.h"
 #include "base/text.h"
 #include "base/words.h"
 #include "core/views.h"
@@ -127,10 +128,8 @@ std::optional<PricedPlan> smallest_of(const PlanSpace& space,
                                       const PlanCosts& costs, int threads) {
   const std::vector<PlanPoint> points = smallest_points(space, costs);
   std::vector<PlanCost> found(points.size());
-  parallel_for(std::ssize(points), threads, [&](int64_t i) {
-    const auto at = static_cast<size_t>(i);
-    found[at] = costs.price(points[at]);
-  });
+  parallel_for(std::ssize(points), threads,
+               [&](int64_t i) { nth(found, i) = costs.price(nth(points, i)); });
   std::optional<PricedPlan> smallest;
   for (size_t i = 0; i < points.size(); ++i) {
     if (found[i].verdict == PlanVerdict::Illegal) continue;
@@ -207,45 +206,6 @@ bool find_lacking(PlannedTraining& planned, Diagnostics& diags) {
   return true;
 }
 
-}  // namespace
-
-std::vector<PlanFlag> flags_of(const PlanSpace& space, const PlanPoint& point) {
-  const Mesh mesh = mesh_of(point);
-  std::vector<PlanFlag> flags = {{"mesh", axes_text(mesh.axes())}};
-  for (const MeshView& view : mesh.views()) {
-    flags.push_back({"view", view.name + ":" + axes_text(view.axes)});
-  }
-  if (point.of(PlanAxis::Stages) > 1) {
-    const auto layers = stage_layers(space, point);
-    flags.push_back(
-        {"stages", "pp" + (layers.empty()
-                               ? ""
-                               : ":" + joined_of(layers, ",", [](int64_t each) {
-                                   return std::to_string(each);
-                                 }))});
-  }
-  if (point.chunks > 1) {
-    flags.push_back(
-        {"schedule", "interleaved:" + std::to_string(point.chunks)});
-  }
-  std::string tokens = point.of(PlanAxis::Sequence) > 1 ? "sp" : "";
-  if (point.tokens_over_tensor) tokens += tokens.empty() ? "tp" : ",tp";
-  if (!tokens.empty()) flags.push_back({"sequence-axes", tokens});
-  if (point.zero > 0) {
-    flags.push_back({"zero", std::to_string(point.zero)});
-    flags.push_back({"zero-axes", "dp"});
-  }
-  if (point.microbatches > 1) {
-    flags.push_back({"microbatches", std::to_string(point.microbatches)});
-  }
-  if (space.remats[point.remat] != "none") {
-    flags.push_back({"remat", space.remats[point.remat]});
-  }
-  return flags;
-}
-
-namespace {
-
 // Runs one search. Empty, with the reason reported.
 std::optional<PlannedTraining> search_training(const PlannerRequest& request,
                                                Host& host, Diagnostics& diags,
@@ -276,15 +236,46 @@ std::optional<PlannedTraining> search_training(const PlannerRequest& request,
   planned.why_not.insert(planned.why_not.end(), kept.begin(), kept.end());
   if (planned.shown.empty()) return planned;
   const ShownPlan& best = planned.shown.front();
-  planned.winner = verified(best.question ? *best.question : question,
-                            best.plan, host, diags, progress);
-  if (!planned.winner) return std::nullopt;
   const PlanQuestion& of_best = best.question ? *best.question : question;
+  planned.winner = verified(of_best, best.plan, host, diags, progress);
+  if (!planned.winner) return std::nullopt;
   planned.unknown = of_best.pricing->unknown_of(best.plan.point);
   return planned;
 }
 
 }  // namespace
+
+std::vector<PlanFlag> flags_of(const PlanSpace& space, const PlanPoint& point) {
+  const Mesh mesh = mesh_of(point);
+  std::vector<PlanFlag> flags = {{"mesh", axes_text(mesh.axes())}};
+  for (const MeshView& view : mesh.views()) {
+    flags.push_back({"view", view.name + ":" + axes_text(view.axes)});
+  }
+  if (point.of(PlanAxis::Stages) > 1) {
+    const std::string layers =
+        joined_of(stage_layers(space, point), ",",
+                  [](int64_t each) { return std::to_string(each); });
+    flags.push_back({"stages", layers.empty() ? "pp" : "pp:" + layers});
+  }
+  if (point.chunks > 1) {
+    flags.push_back(
+        {"schedule", "interleaved:" + std::to_string(point.chunks)});
+  }
+  std::string tokens = point.of(PlanAxis::Sequence) > 1 ? "sp" : "";
+  if (point.tokens_over_tensor) tokens += tokens.empty() ? "tp" : ",tp";
+  if (!tokens.empty()) flags.push_back({"sequence-axes", tokens});
+  if (point.zero > 0) {
+    flags.push_back({"zero", std::to_string(point.zero)});
+    flags.push_back({"zero-axes", "dp"});
+  }
+  if (point.microbatches > 1) {
+    flags.push_back({"microbatches", std::to_string(point.microbatches)});
+  }
+  if (space.remats[point.remat] != "none") {
+    flags.push_back({"remat", space.remats[point.remat]});
+  }
+  return flags;
+}
 
 std::optional<PlannedTraining> plan_training(const PlannerRequest& request,
                                              Host& host, Diagnostics& diags,
@@ -297,18 +288,12 @@ std::optional<PlannedTraining> plan_training(const PlannerRequest& request,
   }
   // Host memory costs time in every step, so it is tried last.
   PlannerRequest more = request;
-  const auto add = [&](const char* flag, bool& what) {
-    if (what) return false;
-    what = true;
-    more.offloads.emplace_back(flag);
-    return true;
-  };
   Offload& offload = more.memory.state.offload;
-  for (const bool weights : {false, true}) {
-    if (!(weights ? add("weights", offload.weights)
-                  : add("optimizer", offload.optimizer))) {
-      continue;
-    }
+  for (const auto& [flag, what] : {std::pair("optimizer", &Offload::optimizer),
+                                   {"weights", &Offload::weights}}) {
+    if (offload.*what) continue;
+    offload.*what = true;
+    more.offloads.emplace_back(flag);
     Diagnostics found = diags.fresh();
     auto offloaded = search_training(more, host, found, progress);
     if (offloaded && !offloaded->shown.empty()) {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Prices points of a space, and bounds their costs from samples on few devices.
 #include "session/planning/pricing.h"
 
 #include <algorithm>
@@ -6,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/checked.h"
 #include "base/words.h"
 #include "core/rules.h"
 #include "cost/kernels.h"
@@ -17,12 +19,11 @@ namespace shardplan {
 namespace {
 
 std::string first_error(const Diagnostics& diags) {
-  for (const Diagnostic& each : diags.all()) {
-    if (each.severity == Severity::Error) {
-      return code_id(each.code) + ": " + each.message;
-    }
-  }
-  return "";
+  const auto first =
+      std::ranges::find(diags.all(), Severity::Error, &Diagnostic::severity);
+  return first == diags.all().end()
+             ? ""
+             : code_id(first->code) + ": " + first->message;
 }
 
 // Ignores axes of size 1, which shard nothing.
@@ -38,7 +39,7 @@ bool is_placed_so(const Plan& plan, const ForbiddenSpec& forbidden) {
     std::vector<AxisNames> dims = placement.spec.dims;
     for (AxisNames& axes : dims) {
       erase_if(axes, [&](const AxisName& axis) {
-        return !plan.mesh.find(axis) || plan.mesh.size_of(axis) == 1;
+        return plan.mesh.size_of(axis) == 1;
       });
     }
     return shortened(std::move(dims)) == wanted;
@@ -64,6 +65,58 @@ double least_of_pass(const PlanPoint& point, const StepTime& time) {
   if (point.innermost != PlanAxis::Tensor) return time.unsent;
   const auto rounds = static_cast<double>(point.microbatches * point.chunks);
   return time.unsent + tensor_waits(time) * (1 - 1 / rounds);
+}
+
+// Returns a key for plans with the same tensor and expert parallelism: their
+// degrees, and the dimensions of placements that they shard.
+std::string tensor_key(const PlanPoint& point, const Plan& plan) {
+  std::string key = std::to_string(point.of(PlanAxis::Tensor)) + "," +
+                    std::to_string(point.experts) + "," +
+                    std::to_string(point.expert_tensor);
+  for (const Placement& placement : plan.placements) {
+    key += placement.dealt ? '*' : '/';
+    for (const AxisNames& axes : placement.spec.dims) {
+      int cut = 0;
+      for (const AxisName& axis : axes) {
+        cut |= axis == "tp" ? 1 : axis == "etp" ? 2 : axis == "ep" ? 4 : 0;
+      }
+      key += static_cast<char>('0' + cut);
+    }
+  }
+  return key;
+}
+
+// Returns the least seconds of a step. m micro-batches take m times the slowest
+// stage, which takes at least the average, plus the other stages once, divided
+// by the chunks. `seconds` is for one micro-batch in all stages.
+double of_step(const PlanPoint& pass, double seconds) {
+  const double stage = seconds / static_cast<double>(pass.of(PlanAxis::Stages));
+  return static_cast<double>(pass.microbatches) * stage +
+         (seconds - stage) / static_cast<double>(pass.chunks);
+}
+
+int64_t sequences_of(const PlanSpace& space, const PlanPoint& pass) {
+  return space.batch / pass.data() / pass.microbatches;
+}
+
+// Returns the fraction of all layers' activations that the fullest stage saves,
+// counting each micro-batch in flight. With 1F1B, a stage has as many in flight
+// as there are stages from it to the last; interleaving has no fewer. Even
+// stages, whose remainder goes to the first ones, save at least this.
+double kept_part(const PlanSpace& space, const PlanPoint& point) {
+  const int64_t stages = point.of(PlanAxis::Stages);
+  const std::vector<int64_t> layers = stage_layers(space, point);
+  if (layers.empty()) {
+    return static_cast<double>(std::min(point.microbatches, stages)) /
+           static_cast<double>(stages);
+  }
+  int64_t most = 0;
+  for (int64_t i = 0; i < stages; ++i) {
+    most = std::max(most,
+                    nth(layers, i) * std::min(point.microbatches, stages - i));
+  }
+  return std::min(
+      1.0, static_cast<double>(most) / static_cast<double>(space.layers));
 }
 
 }  // namespace
@@ -153,12 +206,14 @@ void PlanPricing::make(Variant& variant, const PlanPoint& point) {
   variant.memory = in_.asked;
   MemoryRequest request = in_.memory;
   const auto name = [](PlanAxis axis) {
-    return AxisName(kPlanAxisNames[static_cast<size_t>(axis)]);
+    return AxisName(nth(kPlanAxisNames, axis));
   };
-  if (point.of(PlanAxis::Sequence) > 1)
+  if (point.of(PlanAxis::Sequence) > 1) {
     request.sequence_axes.push_back(name(PlanAxis::Sequence));
-  if (point.tokens_over_tensor)
+  }
+  if (point.tokens_over_tensor) {
     request.sequence_axes.push_back(name(PlanAxis::Tensor));
+  }
   variant.memory.axes.sequence = request.sequence_axes;
   if (point.of(PlanAxis::Stages) > 1) {
     request.stages = Stages{name(PlanAxis::Stages), {}};
@@ -195,29 +250,6 @@ Candidate PlanPricing::candidate_of(const PlanPoint& point, const Mesh& mesh,
   }
   return candidate;
 }
-
-namespace {
-
-// Returns a key for plans with the same tensor and expert parallelism: their
-// degrees, and the dimensions of placements that they shard.
-std::string tensor_key(const PlanPoint& point, const Plan& plan) {
-  std::string key = std::to_string(point.of(PlanAxis::Tensor)) + "," +
-                    std::to_string(point.experts) + "," +
-                    std::to_string(point.expert_tensor);
-  for (const Placement& placement : plan.placements) {
-    key += placement.dealt ? '*' : '/';
-    for (const AxisNames& axes : placement.spec.dims) {
-      int cut = 0;
-      for (const AxisName& axis : axes) {
-        cut |= axis == "tp" ? 1 : axis == "etp" ? 2 : axis == "ep" ? 4 : 0;
-      }
-      key += static_cast<char>('0' + cut);
-    }
-  }
-  return key;
-}
-
-}  // namespace
 
 TensorParallelism PlanPricing::tensor_parallelism(const PlanPoint& point,
                                                   const Plan& plan) {
@@ -347,23 +379,6 @@ std::optional<PlanCost> PlanPricing::refused(const PlanPoint& shape) {
   return refusal;
 }
 
-namespace {
-
-// Returns the least seconds of a step. m micro-batches take m times the slowest
-// stage, which takes at least the average, plus the other stages once, divided
-// by the chunks. `seconds` is for one micro-batch in all stages.
-double of_step(const PlanPoint& pass, double seconds) {
-  const double stage = seconds / static_cast<double>(pass.of(PlanAxis::Stages));
-  return static_cast<double>(pass.microbatches) * stage +
-         (seconds - stage) / static_cast<double>(pass.chunks);
-}
-
-int64_t sequences_of(const PlanSpace& space, const PlanPoint& pass) {
-  return space.batch / pass.data() / pass.microbatches;
-}
-
-}  // namespace
-
 // A few devices with the whole model and a given number of sequences at once.
 struct PlanPricing::Sample {
   std::mutex mutex;
@@ -445,30 +460,6 @@ int64_t PlanPricing::most_sequences(const PlanPoint& pass) const {
   while (sequences < kMost) sequences *= 2;
   return sequences;
 }
-
-namespace {
-
-// Returns the fraction of all layers' activations that the fullest stage saves,
-// counting each micro-batch in flight. With 1F1B, a stage has as many in flight
-// as there are stages from it to the last; interleaving has no fewer. Even
-// stages, whose remainder goes to the first ones, save at least this.
-double kept_part(const PlanSpace& space, const PlanPoint& point) {
-  const int64_t stages = point.of(PlanAxis::Stages);
-  const std::vector<int64_t> layers = stage_layers(space, point);
-  if (layers.empty()) {
-    return static_cast<double>(std::min(point.microbatches, stages)) /
-           static_cast<double>(stages);
-  }
-  int64_t most = 0;
-  for (int64_t i = 0; i < stages; ++i) {
-    most = std::max(most, layers[static_cast<size_t>(i)] *
-                              std::min(point.microbatches, stages - i));
-  }
-  return std::min(
-      1.0, static_cast<double>(most) / static_cast<double>(space.layers));
-}
-
-}  // namespace
 
 double PlanPricing::bytes_of(const PlanPoint& point, double kept) const {
   const int64_t parts =
@@ -555,10 +546,9 @@ LeastCost PlanPricing::closer(const PlanPoint& pass) {
   const double of_pass = kept(pass) * kept_part(in_.space, pass);
   LeastCost cost;
   cost.bytes = bytes_of(plan_points(in_.space, pass).front(), of_pass);
-  cost.seconds = gathering(pass, of_pass);
-  cost.seconds =
-      std::max(cost.seconds, sampled_seconds(pass, true, sampled_parts(pass, 2),
-                                             most_sequences(pass)));
+  cost.seconds = std::max(gathering(pass, of_pass),
+                          sampled_seconds(pass, true, sampled_parts(pass, 2),
+                                          most_sequences(pass)));
   return cost;
 }
 
@@ -588,10 +578,9 @@ Candidate PlanPricing::unlimited(const PlanPoint& point, int64_t sequences,
                                  const Variant& variant) const {
   Candidate candidate = candidate_of(point, mesh_of(point), variant);
   candidate.workload = Workload{sequences, in_.space.seq};
-  Device device;
-  device.hardware = variant.memory.hardware;
-  device.card = variant.memory.card;
-  candidate.device = device;
+  candidate.device.emplace();
+  candidate.device->hardware = variant.memory.hardware;
+  candidate.device->card = variant.memory.card;
   return candidate;
 }
 
@@ -638,8 +627,7 @@ std::optional<PlanPricing::Held> PlanPricing::held_by(const PlanPoint& point,
   const auto budget = on.judge->budget(candidate, diags);
   if (!budget) return std::nullopt;
   const auto bytes_of = [&](Category category) {
-    return static_cast<double>(
-        budget->classes.front().bytes.at(static_cast<size_t>(category)));
+    return static_cast<double>(nth(budget->classes.front().bytes, category));
   };
   Held held{
       bytes_of(Category::Parameters) + bytes_of(Category::Gradients),

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Reads and completes a request for a training plan.
 #include "session/planning/question.h"
 
 #include <algorithm>
@@ -34,18 +35,7 @@ constexpr int64_t kLooks = 1800;
 constexpr double kTolerance = 0.02;
 
 bool names_axis(const RuleSet& rules, std::string_view axis) {
-  const auto is_named = [&](const AxisNames& axes) {
-    return contains(axes, AxisName(axis));
-  };
-  return is_named(rules.declared_axes) ||
-         std::ranges::any_of(rules.rules,
-                             [&](const Rule& rule) {
-                               return std::ranges::any_of(rule.spec.dims,
-                                                          is_named);
-                             }) ||
-         std::ranges::any_of(rules.logical_rules, [&](const LogicalRule& rule) {
-           return is_named(rule.axes);
-         });
+  return contains(rules.declared_axes, axis) || is_named_in_rules(rules, axis);
 }
 
 // Declares the axes of the search, as `--axes` would. Some of its meshes lack
@@ -64,12 +54,10 @@ void declare_plan_axes(PlanRequest& planning, RuleSet& rules) {
 bool check(const PlannerRequest& request, Diagnostics& diags) {
   if (!check_devices(request.planning, request.memory, diags)) return false;
   if (request.planning.mode == Mode::Train) return true;
-  diags
-      .error(Code::Usage, {},
-             "`plan` searches training plans, but `--mode " +
-                 std::string(mode_name(request.planning.mode)) + "` is given")
-      .help("add `--engine vllm` to search serving plans");
-  return false;
+  return refuse_flags("`plan` searches training plans, but `--mode " +
+                          std::string(mode_name(request.planning.mode)) +
+                          "` is given",
+                      "add `--engine vllm` to search serving plans", diags);
 }
 
 // Fills in what the request leaves open, and states each assumption.
@@ -113,10 +101,9 @@ int64_t domain_of(const HardwareProfile& card, int64_t devices) {
 }
 
 std::optional<PlanAxis> find_axis(std::string_view name) {
-  for (size_t i = 0; i < kPlanAxes; ++i) {
-    if (kPlanAxisNames[i] == name) return static_cast<PlanAxis>(i);
-  }
-  return std::nullopt;
+  const auto found = std::ranges::find(kPlanAxisNames, name);
+  if (found == std::end(kPlanAxisNames)) return std::nullopt;
+  return static_cast<PlanAxis>(found - std::begin(kPlanAxisNames));
 }
 
 std::string axis_names() {
@@ -233,20 +220,12 @@ std::string pattern_of_kind(std::string_view name, const Manifest& manifest) {
     is_there = manifest.name(i) == name;
   }
   if (!is_there) return "";
-  const auto escaped = [](std::string_view text) {
-    std::string result;
-    for (const char c : text) {
-      if (contains(std::string_view("\\.+*?()|[]{}^$"), c)) result += '\\';
-      result += c;
-    }
-    return result;
-  };
   std::string pattern = "^";
   for (size_t begin = 0; begin < name.size();) {
     const size_t end = std::min(name.find_first_of("./", begin), name.size());
     const std::string_view part = name.substr(begin, end - begin);
-    pattern += parse_integer(part) ? "\\d+" : escaped(part);
-    if (end < name.size()) pattern += escaped(name.substr(end, 1));
+    pattern += parse_integer(part) ? "\\d+" : escape_pattern(part);
+    if (end < name.size()) pattern += escape_pattern(name.substr(end, 1));
     begin = end + 1;
   }
   return pattern + "$";
@@ -301,8 +280,8 @@ std::optional<FlaggedSpec> read_flagged_spec(const SourcePtr& text,
         .error(Code::Usage, {},
                said + " has " +
                    plural(std::ssize(flagged.rule.spec.dims), "entry") +
-                   ", but " + in_backticks(std::string(manifest.name(i))) +
-                   " has " + plural(std::ssize(shape), "dimension"))
+                   ", but " + in_backticks(manifest.name(i)) + " has " +
+                   plural(std::ssize(shape), "dimension"))
         .help("give one entry for each dimension");
   }
   return flagged;
@@ -311,19 +290,19 @@ std::optional<FlaggedSpec> read_flagged_spec(const SourcePtr& text,
 bool check_devices(const PlanRequest& planning, const MemoryRequest& memory,
                    Diagnostics& diags) {
   if (!planning.devices) {
-    diags.error(Code::Usage, {}, "`plan` needs a number of devices")
-        .help("add `--devices`, for example `--devices 64`, or `--topology`");
-    return false;
+    return refuse_flags(
+        "`plan` needs a number of devices",
+        "add `--devices`, for example `--devices 64`, or `--topology`", diags);
   }
   if (!memory.hardware) {
-    diags.error(Code::Usage, {}, "`plan` needs to know the devices")
-        .help("add `--hardware`, for example `--hardware h100-sxm`");
-    return false;
+    return refuse_flags("`plan` needs to know the devices",
+                        "add `--hardware`, for example `--hardware h100-sxm`",
+                        diags);
   }
   if (planning.slices.value_or(1) == 1) return true;
-  diags.error(Code::Usage, {}, "`plan` does not support several slices")
-      .help("`sweep --mesh` compares meshes with explicit slices");
-  return false;
+  return refuse_flags("`plan` does not support several slices",
+                      "`sweep --mesh` compares meshes with explicit slices",
+                      diags);
 }
 
 std::optional<Mesh> mesh_of_all(const SourcePtr& text,
@@ -371,7 +350,7 @@ std::optional<PlanPoint> point_of(const SourcePtr& text,
     return diags
         .error(Code::Usage, {},
                "`plan` does not try the axis order of " +
-                   in_backticks(std::string(text->text())))
+                   in_backticks(text->text()))
         .fact(
             "it tries pp, dp, fsdp, sp, tp, and this order with one of them "
             "moved last")

@@ -1,29 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
+// Reads what a rival changes, and searches for the best plan with it.
 #include "session/planning/rivals.h"
 
 #include <algorithm>
 #include <memory>
 #include <utility>
 
+#include "base/checked.h"
 #include "base/text.h"
 #include "base/words.h"
 
 namespace shardplan {
 namespace {
-
-enum class RivalKind : uint8_t { Mesh, Spec, Rules };
-
-RivalKind kind_of(std::string_view text, Host& host) {
-  const size_t equals = text.find('=');
-  const bool has_spec =
-      equals != std::string_view::npos &&
-      text.find_first_of("([", equals) != std::string_view::npos;
-  if (has_spec) return RivalKind::Spec;
-  const bool is_file =
-      text.starts_with('@') || host.file_info(std::string(text)).has_value();
-  return is_file || equals == std::string_view::npos ? RivalKind::Rules
-                                                     : RivalKind::Mesh;
-}
 
 // Takes the legal plan with the least memory; if none is legal, takes the most
 // common reason.
@@ -38,8 +26,8 @@ void take_nearest(const PlanAnswer& own, RivalPlan& rival) {
     rival.verdict = rival.best->cost.verdict;
     return;
   }
-  const auto commonest = std::ranges::max_element(
-      own.rejected, {}, [](const RejectedPlans& each) { return each.count; });
+  const auto commonest =
+      std::ranges::max_element(own.rejected, {}, &RejectedPlans::count);
   if (commonest == own.rejected.end()) {
     rival.reason = "no such plan is possible";
     return;
@@ -49,12 +37,21 @@ void take_nearest(const PlanAnswer& own, RivalPlan& rival) {
 }
 
 void take_best(const PlanAnswer& own, RivalPlan& rival) {
-  if (own.best.empty()) {
-    take_nearest(own, rival);
-    return;
-  }
+  if (own.best.empty()) return take_nearest(own, rival);
   rival.verdict = PlanVerdict::Fits;
   rival.best = own.priced[own.best.front()];
+}
+
+// Asks the question again with other rules. Null, with the reason reported.
+std::shared_ptr<const PlanQuestion> asked_again(const PlannerRequest& request,
+                                                const Rule* first, Host& host,
+                                                Diagnostics& diags,
+                                                ProgressListener& progress) {
+  Diagnostics own = diags.fresh();
+  std::shared_ptr<const PlanQuestion> other =
+      plan_question(request, first, host, own, progress);
+  if (other == nullptr) diags.add_all(own);
+  return other;
 }
 
 std::optional<RivalPlan> on_mesh(const SourcePtr& text,
@@ -68,12 +65,11 @@ std::optional<RivalPlan> on_mesh(const SourcePtr& text,
   for (size_t i = 0; i < kPlanAxes; ++i) {
     const auto axis = static_cast<PlanAxis>(i);
     if (only.fixed->of(axis) == 1 || contains(only.over, axis)) continue;
-    rival.reason =
-        "axis " + in_backticks(kPlanAxisNames[i]) +
-        " is not among those considered: " +
-        joined_of(only.over, ", ", [](PlanAxis each) {
-          return in_backticks(kPlanAxisNames[static_cast<size_t>(each)]);
-        });
+    rival.reason = "axis " + in_backticks(kPlanAxisNames[i]) +
+                   " is not among those considered: " +
+                   joined_of(only.over, ", ", [](PlanAxis each) {
+                     return in_backticks(nth(kPlanAxisNames, each));
+                   });
     return rival;
   }
   const auto& fixed = question.space.fixed;
@@ -94,20 +90,15 @@ std::optional<RivalPlan> with_spec(const SourcePtr& text,
   if (answer.best.empty()) {
     return diags
         .error(Code::Usage, {},
-               "no plan was found to try " +
-                   in_backticks(std::string(text->text())) + " in")
+               "no plan was found to try " + in_backticks(text->text()) + " in")
         .help("ask about a mesh, `--why-not fsdp=8,tp=2`");
   }
   const auto spec =
       read_flagged_spec(text, question.inputs.model.manifest, diags);
   if (!spec) return std::nullopt;
-  Diagnostics quiet = diags.fresh();
-  std::shared_ptr<const PlanQuestion> other =
-      plan_question(question.request, &spec->rule, host, quiet, progress);
-  if (other == nullptr) {
-    diags.add_all(quiet);
-    return std::nullopt;
-  }
+  auto other =
+      asked_again(question.request, &spec->rule, host, diags, progress);
+  if (other == nullptr) return std::nullopt;
   RivalPlan rival;
   rival.candidate = std::string(text->text());
   PlanSpace only = other->space;
@@ -124,13 +115,8 @@ std::optional<RivalPlan> with_rules(const SourcePtr& text,
   PlannerRequest request = question.request;
   request.planning.rules = {std::string(text->text())};
   request.planning.pattern = nullptr;
-  Diagnostics own = diags.fresh();
-  std::shared_ptr<const PlanQuestion> other =
-      plan_question(request, nullptr, host, own, progress);
-  if (other == nullptr) {
-    diags.add_all(own);
-    return std::nullopt;
-  }
+  auto other = asked_again(request, nullptr, host, diags, progress);
+  if (other == nullptr) return std::nullopt;
   RivalPlan rival;
   rival.candidate = std::string(text->text());
   PlanSpace space = other->space;
@@ -155,16 +141,17 @@ std::optional<RivalPlan> rival_plan(const SourcePtr& text,
                                     const PlanAnswer& answer, Host& host,
                                     Diagnostics& diags,
                                     ProgressListener& progress) {
-  progress.stage("looking at " + std::string(text->text()));
-  switch (kind_of(text->text(), host)) {
-    case RivalKind::Mesh:
-      return on_mesh(text, question, diags);
-    case RivalKind::Spec:
-      return with_spec(text, question, answer, host, diags, progress);
-    case RivalKind::Rules:
-      break;
+  const std::string all(text->text());
+  progress.stage("looking at " + all);
+  const size_t equals = all.find('=');
+  if (equals != all.npos && all.find_first_of("([", equals) != all.npos) {
+    return with_spec(text, question, answer, host, diags, progress);
   }
-  return with_rules(text, question, host, diags, progress);
+  const bool is_file = all.starts_with('@') || host.file_info(all).has_value();
+  if (is_file || equals == all.npos) {
+    return with_rules(text, question, host, diags, progress);
+  }
+  return on_mesh(text, question, diags);
 }
 
 }  // namespace shardplan

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tries every layout of an engine, and judges the best one again.
 #include "session/planning/serving_plan.h"
 
 #include <algorithm>
@@ -30,19 +31,16 @@ constexpr int64_t kOutputTokens = 256;
 bool check(const ServingPlanRequest& request, Diagnostics& diags) {
   if (!check_devices(request.planning, request.memory, diags)) return false;
   if (!request.engine.name) {
-    diags
-        .error(Code::Usage, {},
-               "`plan --mode " + std::string(mode_name(request.planning.mode)) +
-                   "` needs an engine")
-        .help("add `--engine vllm` or `--engine sglang`");
-    return false;
+    return refuse_flags("`plan --mode " +
+                            std::string(mode_name(request.planning.mode)) +
+                            "` needs an engine",
+                        "add `--engine vllm` or `--engine sglang`", diags);
   }
-  if (request.planning.mode != Mode::Decode) {
-    diags.error(Code::Usage, {}, "`plan` with an engine needs `--mode decode`")
-        .help("its times cover both the prompt and every token after it");
-    return false;
-  }
-  return true;
+  return request.planning.mode == Mode::Decode ||
+         refuse_flags("`plan` with an engine needs `--mode decode`",
+                      "its times cover both the prompt and every token after "
+                      "it",
+                      diags);
 }
 
 void assume(ServingPlanRequest& request, const Manifest& manifest,
@@ -119,10 +117,7 @@ class ServingPlanner {
       if (devices % pp != 0) continue;
       for (int64_t tp = 1; tp <= devices / pp; ++tp) {
         if (devices / pp % tp != 0) continue;
-        EngineMesh mesh;
-        mesh.pp = pp;
-        mesh.tp = tp;
-        mesh.dp = devices / pp / tp;
+        EngineMesh mesh = {.tp = tp, .dp = devices / pp / tp, .pp = pp};
         const bool may_deal = has_experts && mesh.tp * mesh.dp > 1;
         for (const bool deals : {false, true}) {
           if (deals ? !may_deal : request_.engine.expert_parallel && may_deal) {
@@ -246,10 +241,9 @@ class ServingPlanner {
   }
 
   static std::string first_error(const Diagnostics& diags) {
-    for (const Diagnostic& each : diags.all()) {
-      if (each.severity == Severity::Error) return each.message;
-    }
-    return "it is rejected";
+    const auto first =
+        std::ranges::find(diags.all(), Severity::Error, &Diagnostic::severity);
+    return first == diags.all().end() ? "it is rejected" : first->message;
   }
   static bool exceeds(const Seconds& time, const std::optional<double>& most) {
     return most && time.estimate > *most;
@@ -357,11 +351,9 @@ std::optional<PlannedServing> plan_serving(const ServingPlanRequest& asked_for,
   const auto inputs = read_inputs(request.planning, host, diags, progress);
   if (!inputs) return std::nullopt;
   assume(request, inputs->model.manifest, planned.assumed);
-  MemoryRequest memory = request.memory;
-  memory.batch = 1;
-  request.memory = memory;
+  request.memory.batch = 1;
   if (!check_question(
-          {request.planning, memory, request.workload, request.engine},
+          {request.planning, request.memory, request.workload, request.engine},
           diags)) {
     return std::nullopt;
   }
@@ -377,17 +369,14 @@ std::optional<PlannedServing> plan_serving(const ServingPlanRequest& asked_for,
   }
   progress.stage("searching for plans");
   std::vector<std::pair<ServingPlan, int64_t>> found(layouts.size());
-  parallel_for(std::ssize(layouts), thread_count(request.planning.jobs),
-               [&](int64_t i) {
-                 const auto at = static_cast<size_t>(i);
-                 found[at] = planner->best_of(layouts[at]);
-               });
+  parallel_for(
+      std::ssize(layouts), thread_count(request.planning.jobs),
+      [&](int64_t i) { nth(found, i) = planner->best_of(nth(layouts, i)); });
   for (auto& [plan, tried] : found) {
     planned.considered += tried;
     planned.layouts.push_back(std::move(plan));
   }
-  std::ranges::stable_sort(planned.layouts, {},
-                           [](const ServingPlan& plan) { return rank(plan); });
+  std::ranges::stable_sort(planned.layouts, {}, rank);
   for (const SourcePtr& text : request.why_not) {
     const auto mesh = layout_of(text, request.planning, diags);
     if (!mesh) return std::nullopt;
