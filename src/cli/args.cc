@@ -57,21 +57,18 @@ Known add_flags(CLI::App& app, const std::vector<std::string>& words) {
           ->expected(-1)
           ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   for (const Flag& flag : flags()) {
+    CLI::Option*& option = known.flags.emplace_back(nullptr);
     if (std::ranges::none_of(words, [&](const std::string& word) {
           return may_name(word, flag);
         })) {
-      known.flags.push_back(nullptr);
       continue;
     }
-    if (flag.takes == Takes::Nothing) {
-      known.flags.push_back(app.add_flag(option_names(flag)));
-      continue;
-    }
-    known.flags.push_back(
-        app.add_option(option_names(flag),
-                       [](const CLI::results_t&) { return true; })
-            ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
-            ->allow_extra_args(false));
+    option = flag.takes == Takes::Nothing
+                 ? app.add_flag(option_names(flag))
+                 : app.add_option(option_names(flag),
+                                  [](const CLI::results_t&) { return true; })
+                       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+                       ->allow_extra_args(false);
   }
   return known;
 }
@@ -106,9 +103,8 @@ void report_unknown_flag(const std::string& word, Diagnostics& diags) {
   for (const Flag& flag : flags()) {
     candidates.push_back("--" + std::string(flag.name));
   }
-  auto problem =
-      diags.error(Code::Usage, {}, "unknown option " + in_backticks(name));
-  suggest(problem, name, candidates, "`shardplan help` lists the options");
+  suggest(diags.error(Code::Usage, {}, "unknown option " + in_backticks(name)),
+          name, candidates, "`shardplan help` lists the options");
 }
 
 const Command* look_up_command(const std::string& word, bool help,
@@ -152,25 +148,24 @@ void check_settings(const CommandLine& line, Diagnostics& diags) {
         .error(Code::Usage, {},
                title_of(setting) + " does not apply to `" +
                    std::string(line.command->name) + "`")
-        .help(accepting_commands_text(*setting.flag) + " take" +
+        .help(quoted_names(split_list(setting.flag->commands, ' ')) + " take" +
               (!contains(setting.flag->commands, ' ') ? "s it" : " it"));
   }
 }
 
 void check_arguments(const CommandLine& line, Diagnostics& diags) {
   const Command& command = *line.command;
-  std::string other;
-  for (const Setting& setting : line.settings) {
-    const auto& names = command.other_flags;
-    const bool is_one =
-        std::ranges::find(names, setting.flag->name) != names.end();
-    if (is_one && other.empty()) other = setting.flag->name;
-  }
+  const auto other =
+      std::ranges::find_if(line.settings, [&](const Setting& setting) {
+        return contains(command.other_flags, setting.flag->name);
+      });
+  const bool is_usual = other == line.settings.end();
   const std::vector<Argument>& wanted =
-      other.empty() ? command.arguments : command.other_arguments;
-  const std::string usage = "`shardplan " + std::string(command.name) + " " +
-                            (other.empty() ? "" : "--" + other + " .. ") +
-                            arguments_text(wanted) + "`";
+      is_usual ? command.arguments : command.other_arguments;
+  const std::string usage =
+      "`shardplan " + std::string(command.name) + " " +
+      (is_usual ? "" : "--" + std::string(other->flag->name) + " .. ") +
+      joined_of(wanted, " ", &Argument::name) + "`";
   const size_t given = line.arguments.size();
   for (size_t i = given; i < wanted.size(); ++i) {
     if (wanted[i].optional) continue;

@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
+// The rows of the table of commands, and how most of them begin.
 #include "cli/commands.h"
 
 #include "base/words.h"
-#include "cli/commands/check.h"
-#include "cli/commands/diff.h"
-#include "cli/commands/explain.h"
-#include "cli/commands/inspect.h"
-#include "cli/commands/resolve.h"
-#include "cli/commands/simulate/request.h"
+#include "cli/args.h"
+#include "cli/flag_values.h"
+#include "cli/options.h"
+#include "session/session.h"
 
 namespace shardplan::cli {
 namespace {
-
-using Kind = Argument::Kind;
 
 constexpr std::string_view kCouldNotRun =
     "could not run: wrong usage, or an input that cannot be read or understood";
@@ -22,8 +19,11 @@ const Argument kModel = {
     "a manifest (JSON, YAML), a safetensors file or index, a folder with "
     "either, a Hugging Face config.json, or - for standard input"};
 
-std::vector<Command> planning_commands() {
-  return {
+}  // namespace
+
+// In the order of the overview.
+std::span<const Command> commands() {
+  static const std::vector<Command> kCommands = {
       {"check",
        "From rules",
        "report problems in partition rules",
@@ -97,11 +97,6 @@ std::vector<Command> planning_commands() {
        "simulate.md",
        run_simulate,
        validate_simulate},
-  };
-}
-
-std::vector<Command> searching_commands() {
-  return {
       {"plan",
        "By search",
        "find the fastest mesh and settings to train or serve",
@@ -117,59 +112,6 @@ std::vector<Command> searching_commands() {
        "format output",
        "planner.md",
        run_plan},
-  };
-}
-
-std::vector<Command> reference_commands() {
-  return {
-      {"explain",
-       "Reference",
-       "explain a diagnostic code, a matrix product or a collective",
-       {{"[CODE]",
-         "a code or its name, unless --matmul or --algorithm is given", true,
-         Kind::Code}},
-       {"shardplan explain SP203", "shardplan explain split-unit",
-        "shardplan explain --matmul \"P(dp, tp) @ P(tp, None)\"",
-        "shardplan explain --algorithm ring --ranks 4"},
-       {"the explanation was printed", "with --matmul, an invalid operand",
-        kCouldNotRun},
-       "",
-       "guide.md",
-       run_explain,
-       validate_explain},
-      {"list",
-       "Reference",
-       "formats, dialects, rules, hardware, algorithms, codes, commands",
-       {{"[TOPIC]",
-         "formats, dialects, rules, hardware, algorithms, codes or commands; "
-         "without it, the topics",
-         true, Kind::Topic},
-        {"[NAME]",
-         "a hardware profile, a profile file or a topology: its numbers and "
-         "their sources",
-         true}},
-       {"shardplan list rules", "shardplan list hardware h100-sxm",
-        "shardplan list topologies v5p-128", "shardplan list codes --json"},
-       {"the list was printed", "", kCouldNotRun},
-       "",
-       "guide.md",
-       run_list},
-      {"completion",
-       "Reference",
-       "print a completion script for bash, zsh or fish",
-       {{"SHELL", "bash, zsh or fish", false, Kind::Shell}},
-       {"source <(shardplan completion bash)",
-        "shardplan completion fish > "
-        "~/.config/fish/completions/shardplan.fish"},
-       {"the script was printed", "", kCouldNotRun},
-       "",
-       "guide.md",
-       run_completion},
-  };
-}
-
-std::vector<Command> other_commands() {
-  return {
       {"inspect",
        "Without rules",
        "show a model's parameters, dtypes and sizes",
@@ -191,9 +133,8 @@ std::vector<Command> other_commands() {
        "judge a change to rules, models or settings in CI",
        {{"BASE[..HEAD]",
          "two revisions of the git repository, or two folders: OLD/ NEW/; a "
-         "single BASE means its merge base with HEAD",
-         false, Kind::Folder},
-        {"[NEW/]", "the folder after the change", true, Kind::Folder}},
+         "single BASE means its merge base with HEAD"},
+        {"[NEW/]", "the folder after the change", true}},
        {"shardplan gate origin/main",
         "shardplan gate v1.2..HEAD --fail-on \"lost-axes,memory>1%\"",
         "shardplan gate old/ new/ --format markdown"},
@@ -204,9 +145,8 @@ std::vector<Command> other_commands() {
       {"diff",
        "With plans",
        "compare two plans, two rules files, or two readings of rules",
-       {{"BEFORE", "a saved plan, or rules: a file or @name", false,
-         Kind::Plan},
-        {"AFTER", "the same after the change", false, Kind::Plan}},
+       {{"BEFORE", "a saved plan, or rules: a file or @name"},
+        {"AFTER", "the same after the change"}},
        {"shardplan diff before.plan.json after.plan.json --exit-code",
         "shardplan diff old/base.yml new/base.yml --fail-on lost-axes",
         "shardplan diff old.yaml new.yaml --names model/ --json",
@@ -236,37 +176,60 @@ std::vector<Command> other_commands() {
        "rules mesh devices plan to output",
        "formats/export.md",
        run_export},
+      {"explain",
+       "Reference",
+       "explain a diagnostic code, a matrix product or a collective",
+       {{"[CODE]",
+         "a code or its name, unless --matmul or --algorithm is given", true,
+         code_words}},
+       {"shardplan explain SP203", "shardplan explain split-unit",
+        "shardplan explain --matmul \"P(dp, tp) @ P(tp, None)\"",
+        "shardplan explain --algorithm ring --ranks 4"},
+       {"the explanation was printed", "with --matmul, an invalid operand",
+        kCouldNotRun},
+       "",
+       "guide.md",
+       run_explain,
+       validate_explain},
+      {"list",
+       "Reference",
+       "formats, dialects, rules, hardware, algorithms, codes, commands",
+       {{"[TOPIC]",
+         "formats, dialects, rules, hardware, algorithms, codes or commands; "
+         "without it, the topics",
+         true, topic_names},
+        {"[NAME]",
+         "a hardware profile, a profile file or a topology: its numbers and "
+         "their sources",
+         true}},
+       {"shardplan list rules", "shardplan list hardware h100-sxm",
+        "shardplan list topologies v5p-128", "shardplan list codes --json"},
+       {"the list was printed", "", kCouldNotRun},
+       "",
+       "guide.md",
+       run_list},
+      {"completion",
+       "Reference",
+       "print a completion script for bash, zsh or fish",
+       {{"SHELL", "bash, zsh or fish", false, shell_names}},
+       {"source <(shardplan completion bash)",
+        "shardplan completion fish > "
+        "~/.config/fish/completions/shardplan.fish"},
+       {"the script was printed", "", kCouldNotRun},
+       "",
+       "guide.md",
+       run_completion},
   };
-}
-
-// Returns the commands in the order of the overview.
-std::vector<Command> all_commands() {
-  std::vector<Command> all;
-  for (auto* group : {planning_commands, searching_commands, other_commands,
-                      reference_commands}) {
-    for (Command& command : group()) all.push_back(std::move(command));
-  }
-  return all;
-}
-
-}  // namespace
-
-std::span<const Command> commands() {
-  static const std::vector<Command> kCommands = all_commands();
   return kCommands;
+}
+
+std::optional<Session> open_session(Context& context) {
+  return open_session(context.options.planning, context.options.memory,
+                      context.host, context.diags, context.progress);
 }
 
 const Command* find_command(std::string_view name) {
   return find_named(commands(), name);
-}
-
-std::string arguments_text(std::span<const Argument> arguments) {
-  std::string text;
-  for (const Argument& argument : arguments) {
-    if (!text.empty()) text += ' ';
-    text += argument.name;
-  }
-  return text;
 }
 
 }  // namespace shardplan::cli

@@ -3,13 +3,15 @@
 //
 // To add a command: write cli/commands/x.cc with its run function, declare that
 // function below, add a row in commands.cc, and name the command in the rows of
-// the flags it accepts. Flags that only this command accepts are defined in
-// x.cc with their checks; the request that they fill is declared in x.h and is
-// a member of Options. Help, completion, `list commands` and the checks of
-// arguments follow from these rows.
+// the flags it accepts. A run function reads from top to bottom: it opens its
+// input (open_session()), evaluates it to a report, and ends with finish() or
+// another function of cli/output.h. Flags that only this command accepts are
+// defined in x.cc with their checks; the request that they fill is a member of
+// Options. Help, completion, `list commands` and the checks of arguments follow
+// from these rows.
 #pragma once
 
-#include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,6 +20,10 @@
 #include "base/diagnostic.h"
 #include "base/host.h"
 #include "cli/progress.h"
+
+namespace shardplan {
+struct Session;
+}  // namespace shardplan
 
 namespace shardplan::cli {
 
@@ -38,21 +44,22 @@ struct Context {
   bool explained = false;
 };
 
+// Opens the session that the options ask for. Empty, with the reason reported.
+std::optional<Session> open_session(Context& context);
+
 struct Argument {
   std::string_view name;  // "MODEL"
   std::string_view help;  // one line
   bool optional = false;
-  // How the shell completes the argument: files with an extension, or one of a
-  // list of words.
-  enum class Kind : uint8_t {
-    Model,
-    Plan,
-    Folder,
-    Code,
-    Topic,
-    Shell
-  } kind = Kind::Model;
+  // Returns the words that the shell completes; null: it completes files.
+  std::vector<std::string> (*words)() = nullptr;
 };
+
+// Reports flags that contradict one another or have no meaning together
+// (SP010). `given` holds the flags of the command line. A configuration's
+// settings are in the options only, since they may be meant for other commands.
+using Validate = void(std::span<const Setting> given, const Options& options,
+                      Diagnostics& diags);
 
 struct Command {
   std::string_view name;
@@ -69,12 +76,7 @@ struct Command {
   // contain an error that prevents running; otherwise run() reports a bug in
   // shardplan.
   Exit (*run)(Context&);
-  // Reports flags that contradict one another or have no meaning together
-  // (SP010). `given` holds the flags of the command line. A configuration's
-  // settings are in the options only, since they may be meant for other
-  // commands.
-  void (*validate)(std::span<const Setting> given, const Options&,
-                   Diagnostics&) = nullptr;
+  Validate* validate = nullptr;
   // Flags with any of which the command expects `other_arguments`.
   std::vector<std::string_view> other_flags = {};
   std::vector<Argument> other_arguments = {};
@@ -82,9 +84,6 @@ struct Command {
 
 std::span<const Command> commands();
 const Command* find_command(std::string_view name);
-// Returns the arguments as usage text: "MODEL", "A.plan.json B.plan.json",
-// "[TOPIC]".
-std::string arguments_text(std::span<const Argument> arguments);
 
 Exit run_analyze(Context& context);
 Exit run_check(Context& context);
@@ -99,6 +98,13 @@ Exit run_plan(Context& context);
 Exit run_resolve(Context& context);
 Exit run_simulate(Context& context);
 Exit run_sweep(Context& context);
+
+Validate validate_check;
+Validate validate_diff;
+Validate validate_explain;
+Validate validate_inspect;
+Validate validate_resolve;
+Validate validate_simulate;
 
 // Runs the whole program: parses, runs, renders. Returns the exit code and
 // never throws. `arguments` exclude the program's name.

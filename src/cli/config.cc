@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+// Finds and reads shardplan.yaml, and selects the settings that apply to a run.
 #include "cli/config.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <utility>
 
@@ -24,19 +26,19 @@ constexpr size_t kMaxFiles = 8;  // in a chain of `extends`
 // Values by key. A file that extends another replaces all values of a key.
 using Values = std::map<std::string, std::vector<Setting>>;
 
-std::string up_from(const std::string& directory) {
-  return directory == "/" ? "" : directory_of(directory);
-}
-
 bool is_file(const std::string& path, Host& host) {
   const auto info = host.file_info(path);
   return info && !info->directory;
 }
 
-std::vector<std::string> known_keys() {
-  std::vector<std::string> keys = {"extends", "targets"};
+// Appends the keys that set a flag of `command`, or, if it is "", any flag.
+std::vector<std::string> with_flags(std::vector<std::string> keys,
+                                    std::string_view command) {
   for (const Flag& flag : flags()) {
-    if (flag.configurable) keys.emplace_back(flag.name);
+    if (flag.configurable &&
+        (command.empty() || is_accepted_by(flag, command))) {
+      keys.emplace_back(flag.name);
+    }
   }
   return keys;
 }
@@ -70,11 +72,23 @@ std::string flag_name(std::string_view key) {
   return name == "views" ? "view" : name;
 }
 
-// Reports the keys of a map that are not in `known`.
-bool reject_unknown_settings(const Node& map,
-                             const std::vector<std::string>& known,
-                             Diagnostics& diags) {
+// Reports flags that a configuration may not set, then the keys of a map that
+// are not in `known` or mean the same as another one.
+bool has_known_keys(const Node& map, const std::vector<std::string>& known,
+                    Diagnostics& diags) {
   bool fine = true;
+  for (size_t i = 0; i < map.size(); ++i) {
+    const Flag* flag = find_flag(flag_name(map.key(i)));
+    if (flag == nullptr || flag->configurable) continue;
+    fine = false;
+    diags
+        .error(Code::UnknownKey, map.key_span(i),
+               "`" + std::string(flag->name) + "` is not a setting")
+        .help("`--" + std::string(flag->name) +
+              "` can be given only on the "
+              "command line");
+  }
+  if (!fine) return false;
   std::map<std::string, size_t> seen;
   for (size_t i = 0; i < map.size(); ++i) {
     const auto [first, is_new] = seen.emplace(flag_name(map.key(i)), i);
@@ -91,23 +105,6 @@ bool reject_unknown_settings(const Node& map,
     if (contains(known, flag_name(map.key(i)))) continue;
     report_unknown_key(map.key(i), map.key_span(i), known, diags);
     fine = false;
-  }
-  return fine;
-}
-
-// Reports flags that a configuration may not set.
-bool reject_flags_only(const Node& root, Diagnostics& diags) {
-  bool fine = true;
-  for (size_t i = 0; i < root.size(); ++i) {
-    const Flag* flag = find_flag(flag_name(root.key(i)));
-    if (flag == nullptr || flag->configurable) continue;
-    fine = false;
-    diags
-        .error(Code::UnknownKey, root.key_span(i),
-               "`" + std::string(flag->name) + "` is not a setting")
-        .help("`--" + std::string(flag->name) +
-              "` can be given only on the "
-              "command line");
   }
   return fine;
 }
@@ -145,7 +142,8 @@ class Reader {
         return false;
       }
     }
-    return read_keys(root, directory);
+    directory_ = directory;
+    return read_keys(root);
   }
 
   Config result() && {
@@ -197,8 +195,8 @@ class Reader {
     const Node root = document->root();
     if (root.is_null()) return document;
     if (!require(root, NodeKind::Map, "the configuration", problems) ||
-        !reject_flags_only(root, problems) ||
-        !reject_unknown_settings(root, known_keys(), problems)) {
+        !has_known_keys(root, with_flags({"extends", "targets"}, ""),
+                        problems)) {
       return std::nullopt;
     }
     return document;
@@ -230,29 +228,27 @@ class Reader {
            real->ends_with("/" + std::string(kFileName));
   }
 
-  bool read_keys(const Node& root, const std::string& directory) {
+  bool read_keys(const Node& root) {
     bool fine = true;
     for (size_t i = 0; i < root.size(); ++i) {
-      if (root.key(i) == "targets") {
-        fine = read_targets(root.item(i), directory) && fine;
-      }
+      if (root.key(i) == "targets") fine = read_targets(root.item(i)) && fine;
       const Flag* flag = find_flag(flag_name(root.key(i)));
       if (flag == nullptr) continue;  // `extends`, `targets`
       std::vector<Setting>& settings = values_[std::string(flag->name)];
       settings.clear();
-      fine = read_value(*flag, root.item(i), directory, settings) && fine;
+      fine = read_value(*flag, root.item(i), settings) && fine;
     }
     return fine;
   }
 
   // Replaces all targets of a file that is extended, as any other key does.
-  bool read_targets(const Node& map, const std::string& directory) {
+  bool read_targets(const Node& map) {
     targets_.clear();
     if (!require(map, NodeKind::Map, "`targets`", diags_)) return false;
     bool fine = true;
     for (size_t i = 0; i < map.size(); ++i) {
       const Target named = {std::string(map.key(i)), map.key_span(i), "", {}};
-      fine = read_target(named, map.item(i), directory) && fine;
+      fine = read_target(named, map.item(i)) && fine;
     }
     return fine;
   }
@@ -264,18 +260,16 @@ class Reader {
     std::vector<Setting> settings;
   };
 
-  bool read_target(const Target& named, const Node& map,
-                   const std::string& directory) {
+  // A target with one choice for each key so far.
+  struct Combination {
+    Target target;
+    std::vector<std::string> words;  // that tell it from others
+  };
+
+  bool read_target(const Target& named, const Node& map) {
     const std::string what = "target `" + named.name + "`";
-    if (!require(map, NodeKind::Map, what, diags_)) return false;
-    std::vector<std::string> known = {"model"};
-    for (const Flag& flag : flags()) {
-      if (flag.configurable && is_accepted_by(flag, "check")) {
-        known.emplace_back(flag.name);
-      }
-    }
-    if (!reject_flags_only(map, diags_) ||
-        !reject_unknown_settings(map, known, diags_)) {
+    if (!require(map, NodeKind::Map, what, diags_) ||
+        !has_known_keys(map, with_flags({"model"}, "check"), diags_)) {
       return false;
     }
     if (!map.find("model")) {
@@ -284,28 +278,27 @@ class Reader {
           .help("add `model: path/to/config.json`");
       return false;
     }
-    std::vector<Target> made = {named};
-    std::vector<std::vector<std::string>> words(1);  // per target
+    std::vector<Combination> made = {{named, {}}};
     for (size_t i = 0; i < map.size(); ++i) {
-      const auto choices =
-          choices_of(flag_name(map.key(i)), map.item(i), directory);
-      if (!choices || !multiply(*choices, named, made, words)) return false;
+      const auto choices = choices_of(flag_name(map.key(i)), map.item(i));
+      if (!choices || !multiply(*choices, named, made)) return false;
     }
-    for (size_t i = 0; i < made.size(); ++i) {
-      for (size_t k = 0; k < words[i].size(); ++k) {
-        made[i].name += (k == 0 ? "[" : ", ") + words[i][k];
+    for (auto& [target, words] : made) {
+      if (!words.empty()) target.name += "[" + joined(words, ", ") + "]";
+      if (find_named(targets_, target.name) != nullptr) {
+        diags_.error(Code::DuplicateKey, target.where,
+                     "two targets are named `" + target.name + "`");
+        return false;
       }
-      if (!words[i].empty()) made[i].name += "]";
-      if (!add_target(std::move(made[i]))) return false;
+      targets_.push_back(std::move(target));
     }
     return true;
   }
 
-  // Combines every target so far with every choice; the choices of the last key
-  // vary fastest.
+  // Extends every combination by every choice; the choices of the last key vary
+  // fastest.
   bool multiply(const std::vector<Choice>& choices, const Target& named,
-                std::vector<Target>& made,
-                std::vector<std::vector<std::string>>& words) {
+                std::vector<Combination>& made) {
     if (choices.size() > kMaxTargets / made.size()) {
       diags_
           .error(Code::Usage, named.where,
@@ -314,42 +307,24 @@ class Reader {
           .fact("each key with a list of values multiplies them");
       return false;
     }
-    std::vector<Target> all;
-    std::vector<std::vector<std::string>> all_words;
-    for (size_t i = 0; i < made.size(); ++i) {
+    std::vector<Combination> all;
+    for (const Combination& combination : made) {
       for (const Choice& choice : choices) {
-        all.push_back(made[i]);
-        all_words.push_back(words[i]);
-        Target& target = all.back();
+        auto& [target, words] = all.emplace_back(combination);
         if (!choice.model.empty()) target.model = choice.model;
         target.settings.insert(target.settings.end(), choice.settings.begin(),
                                choice.settings.end());
-        if (choices.size() > 1) all_words.back().push_back(choice.word);
+        if (choices.size() > 1) words.push_back(choice.word);
       }
     }
     made = std::move(all);
-    words = std::move(all_words);
-    return true;
-  }
-
-  bool add_target(Target target) {
-    const bool taken = std::ranges::any_of(targets_, [&](const Target& other) {
-      return other.name == target.name;
-    });
-    if (taken) {
-      diags_.error(Code::DuplicateKey, target.where,
-                   "two targets are named `" + target.name + "`");
-      return false;
-    }
-    targets_.push_back(std::move(target));
     return true;
   }
 
   // Returns the values of one key of a target: several if the key has a single
   // value but the file lists several.
   std::optional<std::vector<Choice>> choices_of(const std::string& key,
-                                                const Node& node,
-                                                const std::string& directory) {
+                                                const Node& node) {
     const Flag* flag = find_flag(key);  // null: `model`
     const bool is_matrix =
         node.is_list() &&
@@ -367,14 +342,12 @@ class Reader {
         const auto path = require(value, NodeKind::String, "`model`", diags_);
         if (!path) return std::nullopt;
         choice.word = std::string(path->text());
-        choice.model = join_path(directory, choice.word);
+        choice.model = join_path(directory_, choice.word);
         if (found_ && !stays_inside(choice.model, path->span())) {
           return std::nullopt;
         }
       } else {
-        if (!read_value(*flag, value, directory, choice.settings)) {
-          return std::nullopt;
-        }
+        if (!read_value(*flag, value, choice.settings)) return std::nullopt;
         choice.word =
             choice.settings.empty() ? "no " + key : choice.settings[0].value;
       }
@@ -384,9 +357,8 @@ class Reader {
   }
 
   bool read_value(const Flag& flag, const Node& node,
-                  const std::string& directory,
                   std::vector<Setting>& settings) {
-    const bool read = read_values(flag, node, directory, settings);
+    const bool read = read_values(flag, node, settings);
     if (!read || !found_) return read;
     for (const Setting& setting : settings) {
       for (const std::string& file : files_of(setting)) {
@@ -397,40 +369,39 @@ class Reader {
   }
 
   bool read_values(const Flag& flag, const Node& node,
-                   const std::string& directory,
                    std::vector<Setting>& settings) {
     if (flag.takes == Takes::Nothing) {
       const auto on = require(node, NodeKind::Bool,
                               "`" + std::string(flag.name) + "`", diags_);
       if (on && on->boolean().value_or(false)) {
-        settings.push_back({&flag, "", node.span(), directory});
+        settings.push_back({&flag, "", node.span(), directory_});
       }
       return on.has_value();
     }
     if (flag.name == "mesh" && node.is_map()) {
       const auto text = mesh_value(node, diags_);
-      if (text) settings.push_back({&flag, *text, node.span(), directory});
+      if (text) settings.push_back({&flag, *text, node.span(), directory_});
       return text.has_value();
     }
     if (flag.name == "view" && node.is_map()) {
-      return read_views(flag, node, directory, settings);
+      return read_views(flag, node, settings);
     }
-    if (flag.name == "axes" && node.is_list()) {
-      return read_joined(flag, node, directory, settings);
+    if (!node.is_list() || !(flag.repeats || flag.name == "axes")) {
+      return read_scalar(flag, node, settings);
     }
-    if (flag.repeats && node.is_list()) {
-      bool fine = true;
-      for (size_t i = 0; i < node.size(); ++i) {
-        fine = read_scalar(flag, node.item(i), directory, settings) && fine;
-      }
-      return fine;
+    bool fine = true;
+    for (size_t i = 0; i < node.size() && (fine || flag.repeats); ++i) {
+      fine = read_scalar(flag, node.item(i), settings) && fine;
     }
-    return read_scalar(flag, node, directory, settings);
+    if (fine && flag.name == "axes" && !settings.empty()) {
+      const std::string axes = joined_of(settings, ",", &Setting::value);
+      settings = {{&flag, axes, node.span(), directory_}};
+    }
+    return fine;
   }
 
   // Reads {experts: {ep: 8, edp: 4}}; each inner map may also be text.
   bool read_views(const Flag& flag, const Node& map,
-                  const std::string& directory,
                   std::vector<Setting>& settings) {
     for (size_t i = 0; i < map.size(); ++i) {
       const Node& axes = map.item(i);
@@ -448,16 +419,15 @@ class Reader {
         return false;
       }
       settings.push_back({&flag, std::string(map.key(i)) + ":" + *text,
-                          axes.span(), directory});
+                          axes.span(), directory_});
     }
     return true;
   }
 
   bool read_scalar(const Flag& flag, const Node& node,
-                   const std::string& directory,
                    std::vector<Setting>& settings) {
     if (const auto text = scalar_text(node)) {
-      settings.push_back({&flag, *text, node.span(), directory});
+      settings.push_back({&flag, *text, node.span(), directory_});
       return true;
     }
     diags_.error(Code::MalformedDocument, node.span(),
@@ -467,26 +437,11 @@ class Reader {
     return false;
   }
 
-  bool read_joined(const Flag& flag, const Node& list,
-                   const std::string& directory,
-                   std::vector<Setting>& settings) {
-    std::vector<Setting> items;
-    for (size_t i = 0; i < list.size(); ++i) {
-      if (!read_scalar(flag, list.item(i), directory, items)) return false;
-    }
-    if (items.empty()) return true;
-    Setting joined = {&flag, "", list.span(), directory};
-    for (const Setting& item : items) {
-      joined.value += (joined.value.empty() ? "" : ",") + item.value;
-    }
-    settings.push_back(std::move(joined));
-    return true;
-  }
-
   bool found_;
   std::string root_;
   Host& host_;
   Diagnostics& diags_;
+  std::string directory_;  // of the file whose keys are read
   std::vector<std::string> paths_;
   Values values_;
   std::vector<Target> targets_;
@@ -501,24 +456,15 @@ bool makes_a_plan(std::string_view name) {
       name);
 }
 
-// Returns whether the setting describes the other mesh on which a saved plan's
-// specs are to be placed.
-bool makes_a_mesh(std::string_view name) {
-  return has_word("mesh devices slices axes", name);
-}
-
-// Returns whether the setting determines something that a topology also
-// determines.
-bool says_what_devices_are(std::string_view name) {
-  return has_word("devices slices hardware", name);
-}
+// Settings that describe the other mesh on which a saved plan's specs are to be
+// placed.
+constexpr std::string_view kMakesAMesh = "mesh devices slices axes";
 
 bool overrides(std::string_view flag, std::string_view key) {
-  const auto pick_format = [](std::string_view name) {
-    return has_word("format json", name);
-  };
-  return flag == key || (pick_format(flag) && pick_format(key)) ||
-         (flag == "topology" && says_what_devices_are(key)) ||
+  constexpr std::string_view kFormat = "format json";
+  constexpr std::string_view kSetByTopology = "devices slices hardware";
+  return flag == key || (has_word(kFormat, flag) && has_word(kFormat, key)) ||
+         (flag == "topology" && has_word(kSetByTopology, key)) ||
          (flag == "plan" && (makes_a_plan(key) || key == "view")) ||
          (makes_a_plan(flag) && key == "plan");
 }
@@ -530,7 +476,7 @@ std::optional<std::string> find_config(Host& host) {
   std::string directory = host.working_directory();
   const auto start = host.file_info(directory);
   while (!host.file_info(join_path(directory, ".git"))) {
-    directory = up_from(directory);
+    directory = directory == "/" ? "" : directory_of(directory);
     const auto info = host.file_info(directory);
     if (directory.empty() || (start && info && info->device != start->device)) {
       break;
@@ -549,85 +495,64 @@ std::optional<Config> read_config(const std::string& path, ConfigFrom from,
 }
 
 std::vector<std::string> files_of(const Setting& setting) {
-  const auto joined = [&](const std::string& path) {
-    return join_path(setting.directory, path);
-  };
   const std::string& value = setting.value;
+  const std::string_view flag = setting.flag->name;
   if (setting.flag->takes == Takes::File) {
     const std::string path = path_of(setting);
     if (path == "-" || path.starts_with('@')) return {};
     return {path};
   }
   std::vector<std::string> files;
-  if (setting.flag->name == "hardware") {
+  if (flag == "hardware") {
+    files = split_list(value);
+    std::erase_if(files, std::not_fn(is_hardware_path));
     // Every command except `sweep` reads a name with a comma as one file.
-    for (const std::string& name : split_list(value)) {
-      if (is_hardware_path(name)) files.push_back(joined(name));
-    }
-    if (files.size() > 1) files.push_back(joined(value));
+    if (files.size() > 1) files.push_back(value);
+  } else if (flag == "input-ids" && !is_written_out(value)) {
+    files = {value};
+  } else if (flag == "input" && contains(value, '=')) {  // NAME=FILE
+    files = {value.substr(value.find('=') + 1)};
   }
-  if (setting.flag->name == "input-ids" && !is_written_out(value)) {
-    files.push_back(joined(value));
-  }
-  // NAME=FILE
-  const size_t equals = value.find('=');
-  if (setting.flag->name == "input" && equals != std::string::npos) {
-    files.push_back(joined(value.substr(equals + 1)));
-  }
+  for (std::string& file : files) file = join_path(setting.directory, file);
   return files;
 }
 
 std::vector<Setting> remaining_settings(const std::vector<Setting>& config,
                                         const std::vector<Setting>& flags,
                                         std::string_view command) {
-  std::vector<Setting> remaining;
-  const bool draws_a_shard = std::ranges::any_of(
-      flags, [](const Setting& s) { return s.flag->name == "shard"; });
-  const bool has_before = std::ranges::any_of(
-      flags, [](const Setting& s) { return s.flag->name == "before"; });
-  for (const Setting& setting : config) {
-    const bool overridden =
-        std::ranges::any_of(flags, [&](const Setting& flag) {
-          return overrides(flag.flag->name, setting.flag->name);
-        });
-    const bool for_shard_alone =
-        command == "inspect" && makes_plan(*setting.flag) && !draws_a_shard;
-    const bool for_before_alone =
-        command == "diff" && needs_before(*setting.flag) && !has_before;
-    if (!overridden && !for_shard_alone && !for_before_alone &&
-        is_accepted_by(*setting.flag, command)) {
-      remaining.push_back(setting);
-    }
-  }
+  const bool lacks_shard =
+      command == "inspect" && find_setting(flags, "shard") == nullptr;
+  const bool lacks_before =
+      command == "diff" && find_setting(flags, "before") == nullptr;
+  std::vector<Setting> remaining = config;
+  std::erase_if(remaining, [&](const Setting& setting) {
+    const Flag& key = *setting.flag;
+    return !is_accepted_by(key, command) || (lacks_shard && makes_plan(key)) ||
+           (lacks_before && needs_before(key)) ||
+           std::ranges::any_of(flags, [&](const Setting& flag) {
+             return overrides(flag.flag->name, key.name);
+           });
+  });
   return remaining;
 }
 
 void check_conflicts(const std::vector<Setting>& settings, Diagnostics& diags) {
-  const auto find = [&](auto&& test) {
-    return std::ranges::find_if(settings, test);
-  };
-  const auto plan =
-      find([](const Setting& s) { return s.flag->name == "plan"; });
-  const bool other_mesh = find([](const Setting& s) {
-                            return s.flag->name == "mesh";
-                          }) != settings.end();
-  const auto other = find([&](const Setting& s) {
+  const Setting* const plan = find_setting(settings, "plan");
+  const bool other_mesh = find_setting(settings, "mesh") != nullptr;
+  const auto other = std::ranges::find_if(settings, [&](const Setting& s) {
     return makes_a_plan(s.flag->name) &&
-           !(other_mesh && makes_a_mesh(s.flag->name));
+           !(other_mesh && has_word(kMakesAMesh, s.flag->name));
   });
-  if (plan != settings.end() && other != settings.end()) {
+  if (plan != nullptr && other != settings.end()) {
     diags
         .error(Code::Usage, other->where,
                title_of(*other) + " cannot be used with " + title_of(*plan))
         .help("a saved plan contains its own mesh, rules and placements")
         .help("`--mesh` applies its requested specs to another mesh");
   }
-  const auto json =
-      find([](const Setting& s) { return s.flag->name == "json"; });
-  const auto format = find([](const Setting& s) {
-    return s.flag->name == "format" && s.value != "json";
-  });
-  if (json != settings.end() && format != settings.end()) {
+  const Setting* const json = find_setting(settings, "json");
+  const Setting* const format = find_setting(settings, "format");
+  if (json != nullptr && format != nullptr && format->value != "json") {
     diags.error(Code::Usage, format->where,
                 title_of(*json) + " cannot be used with " + title_of(*format) +
                     " of " + in_backticks(format->value));

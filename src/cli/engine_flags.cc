@@ -21,19 +21,14 @@ constexpr int64_t kMaxStep = int64_t{1} << 32;
 // More adapters than an engine runs, and a larger rank than adapters have.
 constexpr int64_t kMaxSlots = int64_t{1} << 16;
 
-std::vector<std::string> engine_choices() { return all_names(engines()); }
-
 // Stores a fraction above 0 and at most 1.
 void set_share(const Setting& s, Options& o, Diagnostics& d) {
-  const auto share = number_of(s, d);
-  if (!share) return;
-  if (*share <= 0 || *share > 1) {
+  o.engine.share = number_of(s, d);
+  o.engine.share_flag = s.flag->name;
+  if (o.engine.share && (*o.engine.share <= 0 || *o.engine.share > 1)) {
     d.error(Code::Usage, s.where,
             title_of(s) + " must be a fraction above 0, at most 1, e.g. 0.9");
-    return;
   }
-  o.engine.share = *share;
-  o.engine.share_flag = s.flag->name;
 }
 
 template <std::optional<int64_t> EngineRequest::*Count, int64_t Most = kMaxStep>
@@ -41,35 +36,27 @@ void set_count(const Setting& s, Options& o, Diagnostics& d) {
   o.engine.*Count = integer_of(s, 1, Most, d);
 }
 
-// Splits "q_proj+v_proj".
-std::vector<std::string> modules_of(const Setting& s, Diagnostics& d) {
-  std::vector<std::string> modules;
-  std::string_view text = s.value;
-  while (true) {
-    const size_t end = std::min(text.find('+'), text.size());
-    modules.emplace_back(text.substr(0, end));
-    if (modules.back().empty()) {
-      d.error(Code::Usage, s.where,
-              title_of(s) +
-                  " must be module names joined by `+`, e.g. q_proj+v_proj");
-      return {};
-    }
-    if (end == text.size()) return modules;
-    text.remove_prefix(end + 1);
+// Reads "q_proj+v_proj".
+void set_modules(const Setting& s, Options& o, Diagnostics& d) {
+  o.engine.lora_targets = split_list(s.value, '+');
+  if (contains(o.engine.lora_targets, "")) {
+    d.error(Code::Usage, s.where,
+            title_of(s) +
+                " must be module names joined by `+`, e.g. q_proj+v_proj");
   }
 }
 
 }  // namespace
 
-const std::vector<Flag>& engine_flags() {
-  static const std::vector<Flag> kFlags = {
+std::vector<Flag> engine_flags() {
+  return {
       {"engine", Takes::Choice, "NAME", "Memory",
        "memory and schedule of a serving engine", kServing,
        [](auto& s, auto& o, auto&) {
          o.engine.name = s.value;
          declare_for_engine(o.engine, o.planning);
        },
-       false, true, engine_choices},
+       false, true, [] { return all_names(engines()); }},
       {"gpu-memory-utilization", Takes::Text, "F", "Memory",
        "vLLM's fraction of device memory (default 0.92)", kServing, set_share},
       {"mem-fraction-static", Takes::Text, "F", "Memory",
@@ -96,10 +83,7 @@ const std::vector<Flag>& engine_flags() {
       {"lora-target-modules", Takes::Text, "A+B", "Memory",
        "modules that reserve LoRA memory, or all-linear (vLLM default: by "
        "model)",
-       kServing,
-       [](auto& s, auto& o, auto& d) {
-         o.engine.lora_targets = modules_of(s, d);
-       }},
+       kServing, set_modules},
       {"fully-sharded-loras", Takes::Nothing, "", "Memory",
        "vLLM: shard both matrices of each adapter", kServing,
        [](auto&, auto& o, auto&) { o.engine.fully_sharded_loras = true; }},
@@ -115,7 +99,6 @@ const std::vector<Flag>& engine_flags() {
        "draft model for speculative decoding, on the same devices", kServing,
        [](auto& s, auto& o, auto&) { o.engine.draft = path_of(s); }},
   };
-  return kFlags;
 }
 
 }  // namespace shardplan::cli

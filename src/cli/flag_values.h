@@ -3,8 +3,10 @@
 // Each reports SP010 if it does not understand a value.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,7 +16,6 @@
 #include "core/mesh.h"
 #include "core/rules.h"
 #include "core/types.h"
-#include "io/load.h"
 #include "memory/budget.h"
 
 namespace shardplan::cli {
@@ -23,9 +24,20 @@ namespace shardplan::cli {
 // file.
 std::string title_of(const Setting& setting);
 
+// Returns the setting with another value, such as a part of its own.
+Setting with_value(Setting setting, std::string_view value);
+
+// Reports that the value is not `what`: "`--jobs` must be an integer, not `x`".
+Diagnostics::Builder must_be(const Setting& setting, const std::string& what,
+                             Diagnostics& diags);
+
 // Returns the path relative to the place where the setting is written; `-` and
 // `@name` are returned unchanged.
 std::string path_of(const Setting& setting);
+
+// Returns the value as a text that diagnostics can quote. It is named "--mesh",
+// or "shardplan.yaml (mesh)" in a file.
+SourcePtr source_of(const Setting& setting);
 
 // Splits "a,b" into "a" and "b". "" has no parts; empty parts between commas
 // are returned.
@@ -39,9 +51,6 @@ std::optional<int64_t> integer_of(const Setting& setting, int64_t least,
 std::vector<int64_t> integers_of(const Setting& setting, bool several,
                                  int64_t least, int64_t most,
                                  Diagnostics& diags);
-// Returns whether the command tries every remat policy and number of
-// micro-batches of a list.
-bool tries_lists(std::string_view command);
 // Returns a finite number >= 0.
 std::optional<double> number_of(const Setting& setting, Diagnostics& diags);
 
@@ -59,15 +68,24 @@ std::optional<Stages> stages_of(const Setting& setting, Diagnostics& diags);
 void append_declarations(const Setting& setting, Declarations& declarations,
                          Diagnostics& diags);
 
-// Appends "NAME=VALUE", which replaces an earlier answer of that name.
-void append_answer(const Setting& setting, std::vector<RuleAnswer>& answers,
-                   Diagnostics& diags);
-
+// Returns names of a table as choices.
+std::vector<std::string> as_choices(std::span<const std::string_view> names);
 // Returns whether the value is one of the flag's choices.
 //
 // REQUIRES: the flag has choices.
 bool is_choice(const Setting& setting, Diagnostics& diags);
+// Returns the enumerator that the value chooses.
+//
+// REQUIRES: is_choice(), and the choices are in the order of the enumerators.
+template <typename Enum>
+Enum chosen(const Setting& setting) {
+  const std::vector<std::string> choices = setting.flag->choices();
+  return static_cast<Enum>(std::ranges::find(choices, setting.value) -
+                           choices.begin());
+}
 
+// Returns the codes by number and by name: "SP203", "split-unit", ..
+std::vector<std::string> code_words();
 // Checks and appends a list of codes, given by number or name. With `deny`,
 // "warnings" is also allowed; without it, codes that prevent running are
 // errors.

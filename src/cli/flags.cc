@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Joins the flags of all commands into one table, and turns settings into
+// options. The flags of nearly every command are defined here.
 #include "cli/flags.h"
 
 #include <algorithm>
@@ -6,22 +8,112 @@
 #include "base/checked.h"
 #include "base/text.h"
 #include "base/words.h"
-#include "cli/commands/check.h"
-#include "cli/commands/diff.h"
-#include "cli/commands/explain.h"
-#include "cli/commands/export.h"
-#include "cli/commands/gate/gate.h"
-#include "cli/commands/inspect.h"
-#include "cli/commands/plan/request.h"
-#include "cli/commands/resolve.h"
-#include "cli/commands/simulate/request.h"
-#include "cli/commands/sweep/sweep.h"
 #include "cli/flag_values.h"
 #include "cli/options.h"
 #include "report/report.h"
 
 namespace shardplan::cli {
 namespace {
+
+// Flags of nearly every command: where its answer goes and how it looks, what
+// counts as a finding, which settings are read, how much may be allocated.
+constexpr std::string_view kReading =
+    "check resolve analyze plan sweep simulate export inspect diff";
+constexpr std::string_view kJudging =
+    "check resolve analyze plan sweep simulate export inspect diff gate";
+constexpr std::string_view kFolding =
+    "check resolve analyze plan sweep simulate inspect diff gate explain";
+constexpr std::string_view kReporting =
+    "check resolve analyze plan sweep simulate inspect diff gate list explain";
+constexpr std::string_view kWriting =
+    "check resolve analyze plan sweep simulate export inspect diff gate list "
+    "explain";
+constexpr std::string_view kEvery =
+    "check resolve analyze plan sweep simulate export inspect diff gate list "
+    "explain completion";
+
+std::vector<std::string> colour_names() { return {"auto", "always", "never"}; }
+
+void set_plot(const Setting& setting, Options& options, Diagnostics& diags) {
+  options.plot = path_of(setting);
+  if (options.plot->ends_with(".svg")) return;
+  diags
+      .error(Code::Usage, setting.where,
+             "`--plot` writes SVG: " + in_backticks(*options.plot) +
+                 " must end in `.svg`")
+      .help(
+          "name it FILE.svg; browsers show it, and `rsvg-convert` or Inkscape "
+          "converts it to PNG");
+}
+
+void set_format(const Setting& setting, Options& options, Diagnostics&) {
+  options.output.format = setting.value.empty() ? "json" : setting.value;
+  options.output.format_was_given = true;
+}
+
+std::vector<Flag> general_flags() {
+  return {
+      {"max-memory", Takes::Text, "SIZE", "Inputs",
+       "memory limit of shardplan itself (default: 3/4 of the machine's "
+       "memory)",
+       kEvery,
+       [](auto& s, auto& o, auto& d) { o.run.max_memory = bytes_of(s, d); }},
+      {"config", Takes::File, "FILE", "Inputs",
+       "read this file instead of the nearest shardplan.yaml", kReading,
+       [](auto& s, auto& o, auto&) { o.run.config = s.value; }, false, false},
+      {"isolated", Takes::Nothing, "", "Inputs", "read no shardplan.yaml",
+       kReading, [](auto&, auto& o, auto&) { o.run.isolated = true; }, false,
+       false},
+      {"format", Takes::Choice, "FORMAT", "Output",
+       "output format (default text)", kReporting, set_format, false, true,
+       [] { return all_names(renderers()); }},
+      {"json", Takes::Nothing, "", "Output", "short for --format json",
+       kReporting, set_format},
+      {"output", Takes::File, "FILE", "Output",
+       "write to FILE; its extension sets the format", kWriting,
+       [](auto& s, auto& o, auto&) { o.output.file = path_of(s); }, false,
+       false, nullptr, 'o'},
+      {"plot", Takes::File, "FILE.svg", "Output",
+       "write a plot: of the error after each layer, or of memory and time",
+       "simulate plan", set_plot, false, false},
+      {"expand", Takes::Nothing, "", "Output",
+       "show every layer and device instead of folding", kFolding,
+       [](auto&, auto& o, auto&) { o.output.expand = true; }},
+      {"exact", Takes::Nothing, "", "Output", "raw numbers instead of 29.3 MiB",
+       kReporting, [](auto&, auto& o, auto&) { o.output.exact = true; }},
+      {"color", Takes::Choice, "WHEN", "Output",
+       "colours (default auto: on a terminal)", kEvery,
+       [](auto& s, auto& o, auto&) { o.output.colour = chosen<Colour>(s); },
+       false, true, colour_names},
+      {"quiet", Takes::Nothing, "", "Output",
+       "show errors only, without progress", kJudging,
+       [](auto&, auto& o, auto&) { o.output.quiet = true; }, false, true,
+       nullptr, 'q'},
+      {"verbose", Takes::Nothing, "", "Output",
+       "also report the configuration file and notes on shipped rules",
+       kReading,
+       [](auto&, auto& o, auto&) {
+         o.output.verbose = true;
+         o.planning.verbose = true;
+       },
+       false, true, nullptr, 'v'},
+      {"no-progress", Takes::Nothing, "", "Output", "hide the progress line",
+       kJudging, [](auto&, auto& o, auto&) { o.output.progress = false; }},
+      {"deny", Takes::Text, "CODE|warnings", "Diagnostics",
+       "treat as an error; may repeat", kJudging,
+       [](auto& s, auto& o, auto& d) { append_codes(s, true, o.run.deny, d); },
+       true},
+      {"allow", Takes::Text, "CODE", "Diagnostics", "ignore; may repeat",
+       kJudging,
+       [](auto& s, auto& o, auto& d) {
+         append_codes(s, false, o.run.allow, d);
+       },
+       true},
+      {"exit-zero", Takes::Nothing, "", "Diagnostics",
+       "exit with 0 despite findings", kJudging,
+       [](auto&, auto& o, auto&) { o.run.exit_zero = true; }},
+  };
+}
 
 // The order of flags within each group of help and in completion. Settings are
 // also read in this order, so that the same one of two mistakes is always
@@ -66,12 +158,12 @@ constexpr std::string_view kOrder[] = {
 
 std::vector<Flag> all_flags() {
   std::vector<Flag> rows;
-  for (const auto* more :
-       {&planning_flags(), &memory_flags(), &engine_flags(), &general_flags(),
-        &check_flags(), &diff_flags(), &explain_flags(), &export_flags(),
-        &gate_flags(), &inspect_flags(), &plan_flags(), &resolve_flags(),
-        &simulate_flags(), &sweep_flags(), &workload_flags()}) {
-    rows.insert(rows.end(), more->begin(), more->end());
+  for (const std::vector<Flag>& more :
+       {planning_flags(), memory_flags(), engine_flags(), general_flags(),
+        check_flags(), diff_flags(), explain_flags(), export_flags(),
+        gate_flags(), inspect_flags(), plan_flags(), resolve_flags(),
+        simulate_flags(), sweep_flags(), workload_flags()}) {
+    rows.insert(rows.end(), more.begin(), more.end());
   }
   std::vector<Flag> ordered;
   ordered.reserve(rows.size());
@@ -82,15 +174,6 @@ std::vector<Flag> all_flags() {
   }
   SHARDPLAN_CHECK(ordered.size() == rows.size());  // none is left out
   return ordered;
-}
-
-const Setting* find_setting(std::span<const Setting> settings,
-                            std::string_view name) {
-  const Setting* found = nullptr;
-  for (const Setting& setting : settings) {
-    if (setting.flag->name == name) found = &setting;
-  }
-  return found;
 }
 
 // Reports a setting whose number contradicts the topology's.
@@ -144,6 +227,11 @@ void settle_topology(std::span<const Setting> settings, Options& options,
   if (is_other || memory.limit) topology.device_bytes.reset();
 }
 
+// The flags of a training step itself.
+constexpr std::string_view kOfStep =
+    "microbatches hide schedule attention framework optimizer-impl fp8 dropout "
+    "no-dropout loss-tiles expert-factor";
+
 // Derives the sequence length and the number of sequences from a workload if
 // they are not given.
 void settle_workload(Options& options) {
@@ -159,61 +247,6 @@ void settle_workload(Options& options) {
     options.sweep.batch = {*memory.batch};
   }
 }
-
-}  // namespace
-
-std::span<const Flag> flags() {
-  static const std::vector<Flag> kAll = all_flags();
-  return kAll;
-}
-
-const Flag* find_flag(std::string_view name) {
-  return find_named(flags(), name);
-}
-
-bool is_accepted_by(const Flag& flag, std::string_view command) {
-  return has_word(flag.commands, command);
-}
-
-bool makes_plan(const Flag& flag) {
-  // Flags of every command that reads a model; they do not make a plan.
-  constexpr std::string_view kGeneral =
-      "architecture scheme lora config isolated deny allow exit-zero "
-      "max-memory";
-  return flag.group != "Output" && is_accepted_by(flag, "resolve") &&
-         is_accepted_by(flag, "sweep") && !has_word(kGeneral, flag.name);
-}
-
-bool needs_before(const Flag& flag) {
-  constexpr std::string_view kJudged =
-      "slices min-size on-indivisible unmatched no-strict declare tolerance "
-      "max-replicated";
-  if (!is_accepted_by(flag, "diff")) return false;
-  return (flag.group == "Memory" && flag.name != "mode") ||
-         has_word(kJudged, flag.name);
-}
-
-std::string accepting_commands_text(const Flag& flag) {
-  return quoted_names(split_list(flag.commands, ' '));
-}
-
-void apply_settings(std::span<const Setting> settings, Options& options,
-                    Diagnostics& diags) {
-  for (const Setting& setting : settings) {
-    const Flag& flag = *setting.flag;
-    if (flag.takes == Takes::Choice && !is_choice(setting, diags)) continue;
-    if (flag.takes != Takes::Nothing && setting.value.empty()) {
-      diags.error(Code::Usage, setting.where,
-                  title_of(setting) + " has an empty value");
-      continue;
-    }
-    flag.apply(setting, options, diags);
-  }
-  settle_topology(settings, options, diags);
-  settle_workload(options);
-}
-
-namespace {
 
 // Allows findings about rules that nobody gave: an engine shards a model in its
 // own way and ignores them, so such findings would be useless.
@@ -234,6 +267,63 @@ void allow_for_engine(const Options& options, Diagnostics& diags) {
 
 }  // namespace
 
+std::span<const Flag> flags() {
+  static const std::vector<Flag> kAll = all_flags();
+  return kAll;
+}
+
+const Flag* find_flag(std::string_view name) {
+  return find_named(flags(), name);
+}
+
+const Setting* find_setting(std::span<const Setting> settings,
+                            std::string_view flag) {
+  const Setting* found = nullptr;
+  for (const Setting& setting : settings) {
+    if (setting.flag->name == flag) found = &setting;
+  }
+  return found;
+}
+
+bool is_accepted_by(const Flag& flag, std::string_view command) {
+  return has_word(flag.commands, command);
+}
+
+bool makes_plan(const Flag& flag) {
+  // Flags of every command that reads a model; they do not make a plan.
+  constexpr std::string_view kGeneral =
+      "architecture scheme lora config isolated deny allow exit-zero "
+      "max-memory";
+  return flag.group != "Output" && is_accepted_by(flag, "resolve") &&
+         is_accepted_by(flag, "sweep") && !has_word(kGeneral, flag.name);
+}
+
+bool needs_before(const Flag& flag) {
+  constexpr std::string_view kJudged =
+      "slices min-size on-indivisible unmatched no-strict declare tolerance "
+      "max-replicated";
+  return is_accepted_by(flag, "diff") &&
+         ((flag.group == "Memory" && flag.name != "mode") ||
+          has_word(kJudged, flag.name));
+}
+
+void apply_settings(std::span<const Setting> settings, Options& options,
+                    Diagnostics& diags) {
+  for (const Setting& setting : settings) {
+    const Flag& flag = *setting.flag;
+    if (flag.takes == Takes::Choice && !is_choice(setting, diags)) continue;
+    if (flag.takes != Takes::Nothing && setting.value.empty()) {
+      diags.error(Code::Usage, setting.where,
+                  title_of(setting) + " has an empty value");
+      continue;
+    }
+    flag.apply(setting, options, diags);
+    if (has_word(kOfStep, flag.name)) options.workload.given = true;
+  }
+  settle_topology(settings, options, diags);
+  settle_workload(options);
+}
+
 void apply_severities(const Options& options, Diagnostics& diags) {
   allow_for_engine(options, diags);
   for (const std::string& text : options.run.deny) {
@@ -253,123 +343,6 @@ void apply_severities(const Options& options, Diagnostics& diags) {
 std::string join_path(const std::string& directory, const std::string& path) {
   if (directory.empty() || path.starts_with('/')) return path;
   return directory.ends_with('/') ? directory + path : directory + "/" + path;
-}
-
-// Flags of nearly every command: where its answer goes and how it looks, what
-// counts as a finding, which settings are read, how much may be allocated.
-namespace {
-
-constexpr std::string_view kReading =
-    "check resolve analyze plan sweep simulate export inspect diff";
-constexpr std::string_view kJudging =
-    "check resolve analyze plan sweep simulate export inspect diff gate";
-constexpr std::string_view kFolding =
-    "check resolve analyze plan sweep simulate inspect diff gate explain";
-constexpr std::string_view kReporting =
-    "check resolve analyze plan sweep simulate inspect diff gate list explain";
-constexpr std::string_view kWriting =
-    "check resolve analyze plan sweep simulate export inspect diff gate list "
-    "explain";
-constexpr std::string_view kEvery =
-    "check resolve analyze plan sweep simulate export inspect diff gate list "
-    "explain completion";
-
-std::vector<std::string> format_names() {
-  std::vector<std::string> names;
-  for (const Renderer& renderer : renderers())
-    names.emplace_back(renderer.name);
-  return names;
-}
-
-std::vector<std::string> colour_names() { return {"auto", "always", "never"}; }
-
-void set_colour(const Setting& setting, Options& options, Diagnostics&) {
-  options.output.colour = setting.value == "always"  ? Colour::Always
-                          : setting.value == "never" ? Colour::Never
-                                                     : Colour::Auto;
-}
-
-void set_plot(const Setting& setting, Options& options, Diagnostics& diags) {
-  options.plot = path_of(setting);
-  if (options.plot->ends_with(".svg")) return;
-  diags
-      .error(Code::Usage, setting.where,
-             "`--plot` writes SVG: " + in_backticks(*options.plot) +
-                 " must end in `.svg`")
-      .help(
-          "name it FILE.svg; browsers show it, and `rsvg-convert` or Inkscape "
-          "converts it to PNG");
-}
-
-void set_format(const Setting& setting, Options& options, Diagnostics&) {
-  options.output.format = setting.value.empty() ? "json" : setting.value;
-  options.output.format_was_given = true;
-}
-
-}  // namespace
-
-const std::vector<Flag>& general_flags() {
-  static const std::vector<Flag> kFlags = {
-      {"max-memory", Takes::Text, "SIZE", "Inputs",
-       "memory limit of shardplan itself (default: 3/4 of the machine's "
-       "memory)",
-       kEvery,
-       [](auto& s, auto& o, auto& d) { o.run.max_memory = bytes_of(s, d); }},
-      {"config", Takes::File, "FILE", "Inputs",
-       "read this file instead of the nearest shardplan.yaml", kReading,
-       [](auto& s, auto& o, auto&) { o.run.config = s.value; }, false, false},
-      {"isolated", Takes::Nothing, "", "Inputs", "read no shardplan.yaml",
-       kReading, [](auto&, auto& o, auto&) { o.run.isolated = true; }, false,
-       false},
-      {"format", Takes::Choice, "FORMAT", "Output",
-       "output format (default text)", kReporting, set_format, false, true,
-       format_names},
-      {"json", Takes::Nothing, "", "Output", "short for --format json",
-       kReporting, set_format},
-      {"output", Takes::File, "FILE", "Output",
-       "write to FILE; its extension sets the format", kWriting,
-       [](auto& s, auto& o, auto&) { o.output.file = path_of(s); }, false,
-       false, nullptr, 'o'},
-      {"plot", Takes::File, "FILE.svg", "Output",
-       "write a plot: of the error after each layer, or of memory and time",
-       "simulate plan", set_plot, false, false},
-      {"expand", Takes::Nothing, "", "Output",
-       "show every layer and device instead of folding", kFolding,
-       [](auto&, auto& o, auto&) { o.output.expand = true; }},
-      {"exact", Takes::Nothing, "", "Output", "raw numbers instead of 29.3 MiB",
-       kReporting, [](auto&, auto& o, auto&) { o.output.exact = true; }},
-      {"color", Takes::Choice, "WHEN", "Output",
-       "colours (default auto: on a terminal)", kEvery, set_colour, false, true,
-       colour_names},
-      {"quiet", Takes::Nothing, "", "Output",
-       "show errors only, without progress", kJudging,
-       [](auto&, auto& o, auto&) { o.output.quiet = true; }, false, true,
-       nullptr, 'q'},
-      {"verbose", Takes::Nothing, "", "Output",
-       "also report the configuration file and notes on shipped rules",
-       kReading,
-       [](auto&, auto& o, auto&) {
-         o.output.verbose = true;
-         o.planning.verbose = true;
-       },
-       false, true, nullptr, 'v'},
-      {"no-progress", Takes::Nothing, "", "Output", "hide the progress line",
-       kJudging, [](auto&, auto& o, auto&) { o.output.progress = false; }},
-      {"deny", Takes::Text, "CODE|warnings", "Diagnostics",
-       "treat as an error; may repeat", kJudging,
-       [](auto& s, auto& o, auto& d) { append_codes(s, true, o.run.deny, d); },
-       true},
-      {"allow", Takes::Text, "CODE", "Diagnostics", "ignore; may repeat",
-       kJudging,
-       [](auto& s, auto& o, auto& d) {
-         append_codes(s, false, o.run.allow, d);
-       },
-       true},
-      {"exit-zero", Takes::Nothing, "", "Diagnostics",
-       "exit with 0 despite findings", kJudging,
-       [](auto&, auto& o, auto&) { o.run.exit_zero = true; }},
-  };
-  return kFlags;
 }
 
 }  // namespace shardplan::cli

@@ -8,6 +8,7 @@
 // flags.cc defines their order.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -52,6 +53,9 @@ struct Flag {
 
 std::span<const Flag> flags();
 const Flag* find_flag(std::string_view name);
+// Returns the last setting of that flag; null if there is none.
+const Setting* find_setting(std::span<const Setting> settings,
+                            std::string_view flag);
 bool is_accepted_by(const Flag& flag, std::string_view command);
 // Returns whether the flag makes a plan or controls how a plan is checked.
 // `inspect` accepts such flags only with --shard, `diff` only with --semantics.
@@ -59,10 +63,6 @@ bool makes_plan(const Flag& flag);
 // Returns whether `diff` accepts the flag only with --before, because it
 // controls how a plan is checked or estimates memory per device.
 bool needs_before(const Flag& flag);
-// Returns the commands that accept the flag: "`check`, `resolve` and
-// `analyze`".
-std::string accepting_commands_text(const Flag& flag);
-
 // Stores settings into options, in order. Reports all problems.
 void apply_settings(std::span<const Setting> settings, Options& options,
                     Diagnostics& diags);
@@ -76,18 +76,28 @@ void apply_severities(const Options& options, Diagnostics& diags);
 // directory).
 std::string join_path(const std::string& directory, const std::string& path);
 
-// The rows of the table, except flags of a single command, which
-// cli/commands/x.h declares.
+// The rows of the table.
 
 // Flags that make a plan and control how it is checked.
-const std::vector<Flag>& planning_flags();
+std::vector<Flag> planning_flags();
 // Flags for what a device must hold and what it has: training state, KV cache,
 // pipeline stages, hardware.
-const std::vector<Flag>& memory_flags();
+std::vector<Flag> memory_flags();
 // Flags for the engine that serves the model, and the engine's own settings.
-const std::vector<Flag>& engine_flags();
-// Flags for where answers go and how they look, for what counts as a finding,
-// and for the configuration.
-const std::vector<Flag>& general_flags();
+std::vector<Flag> engine_flags();
+// Flags of a training step, which determine its activations.
+std::vector<Flag> workload_flags();
+// Flags of single commands, defined with them. Some of those of `gate`,
+// `explain`, `diff` and `sweep` are also flags of another command.
+std::vector<Flag> check_flags();
+std::vector<Flag> diff_flags();
+std::vector<Flag> explain_flags();
+std::vector<Flag> export_flags();
+std::vector<Flag> gate_flags();
+std::vector<Flag> inspect_flags();
+std::vector<Flag> plan_flags();
+std::vector<Flag> resolve_flags();
+std::vector<Flag> simulate_flags();
+std::vector<Flag> sweep_flags();
 
 }  // namespace shardplan::cli

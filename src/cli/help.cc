@@ -7,7 +7,6 @@
 // them by topic, and `--help TOPIC` lists those of one topic.
 #include <algorithm>
 #include <map>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -44,9 +43,13 @@ constexpr FlagTopic kTopics[] = {
     {"findings", "Findings", "Diagnostics"},
 };
 
-std::string heading(std::string_view text, bool colour) {
+std::string bold(std::string_view text, bool colour) {
   const std::string name(text);
-  return colour ? "\x1b[1m" + name + "\x1b[0m\n" : name + "\n";
+  return colour ? "\x1b[1m" + name + "\x1b[0m" : name;
+}
+
+std::string heading(std::string_view text, bool colour) {
+  return bold(text, colour) + "\n";
 }
 
 // Breaks the text at blanks so that lines that start at column `indent` fit 80
@@ -57,7 +60,7 @@ std::string wrapped(std::string_view text, int indent) {
   for (const std::string& word : split_list(text, ' ')) {
     const int width = display_width(word);
     if (used > indent && used + 1 + width > kWidth) {
-      result += "\n" + std::string(static_cast<size_t>(indent), ' ');
+      result += "\n" + pad("", indent);
       used = indent;
     } else if (used > indent) {
       result += ' ';
@@ -125,53 +128,53 @@ Entry flag_entry(const Flag& flag, ShownChoices& shown) {
 
 // Returns the first topic that has the flag.
 const FlagTopic& topic_of(const Flag& flag) {
-  const FlagTopic* const found =
-      std::ranges::find_if(kTopics, [&](const FlagTopic& topic) {
-        return topic.group == flag.group &&
-               (topic.flags.empty() || has_word(topic.flags, flag.name));
-      });
-  return *found;
+  return *std::ranges::find_if(kTopics, [&](const FlagTopic& topic) {
+    return topic.group == flag.group &&
+           (topic.flags.empty() || has_word(topic.flags, flag.name));
+  });
+}
+
+bool is_of_topic(const Flag& flag, const FlagTopic& topic,
+                 const Command& command) {
+  return is_accepted_by(flag, command.name) && &topic_of(flag) == &topic;
+}
+
+// Returns the flags that `is_listed` selects; "" if there are none.
+template <typename Test>
+std::string flags_text(std::string_view title, bool colour, ShownChoices& shown,
+                       Test is_listed) {
+  std::vector<Entry> entries;
+  for (const Flag& flag : flags()) {
+    if (is_listed(flag)) entries.push_back(flag_entry(flag, shown));
+  }
+  if (entries.empty()) return "";
+  return "\n" + heading(title, colour) + entries_text(entries);
 }
 
 std::string topic_text(const FlagTopic& topic, const Command& command,
                        bool colour, ShownChoices& shown) {
-  std::vector<Entry> entries;
-  for (const Flag& flag : flags()) {
-    if (is_accepted_by(flag, command.name) && &topic_of(flag) == &topic) {
-      entries.push_back(flag_entry(flag, shown));
-    }
-  }
-  if (entries.empty()) return "";
-  return "\n" + heading(topic.title, colour) + entries_text(entries);
-}
-
-// Returns the topics of flags that the command accepts but its short help
-// omits.
-std::vector<std::string> topics_beyond_usual(const Command& command) {
-  std::vector<std::string> names;
-  for (const FlagTopic& topic : kTopics) {
-    const bool has_more = std::ranges::any_of(flags(), [&](const Flag& flag) {
-      return is_accepted_by(flag, command.name) && &topic_of(flag) == &topic &&
-             !has_word(command.usual, flag.name);
-    });
-    if (has_more) names.emplace_back(topic.name);
-  }
-  return names;
+  return flags_text(topic.title, colour, shown, [&](const Flag& flag) {
+    return is_of_topic(flag, topic, command);
+  });
 }
 
 std::string usual_text(const Command& command, bool colour) {
-  ShownChoices shown;
-  std::vector<Entry> entries;
-  for (const Flag& flag : flags()) {
-    if (has_word(command.usual, flag.name)) {
-      entries.push_back(flag_entry(flag, shown));
+  const auto is_usual = [&](const Flag& flag) {
+    return has_word(command.usual, flag.name);
+  };
+  std::vector<std::string> topics;  // of the other flags
+  for (const FlagTopic& topic : kTopics) {
+    if (std::ranges::any_of(flags(), [&](const Flag& flag) {
+          return is_of_topic(flag, topic, command) && !is_usual(flag);
+        })) {
+      topics.emplace_back(topic.name);
     }
   }
+  ShownChoices shown;
   const std::string all = "shardplan " + std::string(command.name) + " --help";
-  return "\n" + heading("Common options", colour) + entries_text(entries) +
-         "\n" +
+  return flags_text("Common options", colour, shown, is_usual) + "\n" +
          wrapped("All options: `" + all + " all`, or by topic: `" + all + " " +
-                     joined(topics_beyond_usual(command), "`, `") + "`.",
+                     joined(topics, "`, `") + "`.",
                  0);
 }
 
@@ -209,8 +212,7 @@ std::string plain_line(std::string_view line, bool colour) {
   if (marks == 0 || marks == line.npos || line[marks] != ' ') {
     return without_links(line);
   }
-  const std::string title(line.substr(marks + 1));
-  return colour ? "\x1b[1m" + title + "\x1b[0m" : title;
+  return bold(line.substr(marks + 1), colour);
 }
 
 }  // namespace
@@ -243,16 +245,16 @@ std::string overview_text(bool colour) {
   text += examples_text(
       {"shardplan plan config.json --devices 64 --hardware h100-sxm",
        "shardplan check config.json --rules rules.yaml --mesh fsdp=4,tp=2"});
-  size_t width = 0;
+  int width = 0;
   for (const Command& command : commands()) {
-    width = std::max(width, command.name.size());
+    width = std::max(width, display_width(command.name));
   }
   std::string_view group;
   for (const Command& command : commands()) {
     if (command.group != group) text += heading(command.group, colour);
     group = command.group;
-    text += "  " + pad(command.name, static_cast<int>(width)) + "  " +
-            wrapped(command.summary, static_cast<int>(width) + 4);
+    text += "  " + pad(command.name, width) + "  " +
+            wrapped(command.summary, width + 4);
   }
   text += heading("Pages", colour);
   text += "  " + wrapped(joined(help_page_names(), ", "), 2);
@@ -265,10 +267,9 @@ std::string command_help_text(const Command& command, std::string_view topic,
                               bool colour) {
   std::string text = "shardplan " + std::string(command.name) + ": " +
                      std::string(command.summary) + "\n\n";
-  for (const FlagTopic& each : kTopics) {
-    ShownChoices shown;
-    if (each.name != topic) continue;
-    const std::string flags_of = topic_text(each, command, colour, shown);
+  ShownChoices shown;
+  if (const FlagTopic* const only = find_named(kTopics, topic)) {
+    const std::string flags_of = topic_text(*only, command, colour, shown);
     return flags_of.empty() ? text + "no options on this topic\n"
                             : text.substr(0, text.size() - 1) + flags_of;
   }
@@ -284,7 +285,6 @@ std::string command_help_text(const Command& command, std::string_view topic,
             arguments_help(command.other_arguments);
   }
   if (topic == "all" || command.usual.empty()) {
-    ShownChoices shown;
     for (const FlagTopic& each : kTopics) {
       text += topic_text(each, command, colour, shown);
     }

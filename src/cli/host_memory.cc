@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Reads how much memory there is from the files of the system.
 #include "cli/host_memory.h"
 
 #include <algorithm>
@@ -26,9 +27,7 @@ std::string text_of(const std::string& path, Host& host) {
 
 // Returns the number that a text begins with.
 std::optional<int64_t> leading_number(std::string_view text) {
-  const size_t begin = text.find_first_not_of(" \t");
-  if (begin == std::string_view::npos) return std::nullopt;
-  text.remove_prefix(begin);
+  text.remove_prefix(std::min(text.find_first_not_of(" \t"), text.size()));
   int64_t value = 0;
   const auto result =
       std::from_chars(text.data(), text.data() + text.size(), value);

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The flags that determine what a device must hold and what it has
-// (session/budget.h).
-#include <span>
+// (session/memory_request.h).
+#include <algorithm>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "cli/flag_values.h"
 #include "cli/flags.h"
 #include "cli/options.h"
@@ -36,10 +38,8 @@ void set_memory(const Setting& s, Options& o, Diagnostics& d) {
   std::vector<int64_t>& limits = o.memory.stage_limits;
   limits.clear();
   for (const std::string& part : split_list(s.value)) {
-    const size_t equals = std::min(part.find('='), part.size());
-    Setting size = s;
-    size.value = part.substr(std::min(equals + 1, part.size()));
-    if (part.substr(0, equals) != std::to_string(limits.size())) {
+    std::string_view size = part;
+    if (next_part(size, '=') != std::to_string(limits.size())) {
       d.error(Code::Usage, s.where,
               title_of(s) + " has " + in_backticks(part) + " where stage " +
                   std::to_string(limits.size()) + " was expected")
@@ -48,23 +48,15 @@ void set_memory(const Setting& s, Options& o, Diagnostics& d) {
               "order");
       return;
     }
-    const auto bytes = bytes_of(size, d);
+    const auto bytes = bytes_of(with_value(s, size), d);
     if (!bytes) return;
     limits.push_back(*bytes);
   }
 }
 
-std::vector<std::string> words(std::span<const std::string_view> names) {
-  return {names.begin(), names.end()};
-}
-
 std::vector<std::string> optimizer_choices() {
-  return words(optimizer_names());
+  return as_choices(optimizer_names());
 }
-std::vector<std::string> precision_choices() {
-  return words(step_precision_names());
-}
-std::vector<std::string> style_choices() { return words(zero_style_names()); }
 
 template <std::optional<DType> StateOptions::*member>
 void set_dtype(const Setting& s, Options& o, Diagnostics& d) {
@@ -121,35 +113,30 @@ void set_reserve(const Setting& s, Options& o, Diagnostics& d) {
     o.memory.reserve = bytes_of(s, d).value_or(0);
     return;
   }
-  Setting number = s;
-  number.value.pop_back();
-  if (const auto percent = number_of(number, d)) {
-    if (*percent < 100) {
-      o.memory.reserve_fraction = *percent / 100;
-    } else {
-      d.error(Code::Usage, s.where, title_of(s) + " must be below 100%");
-    }
+  const auto percent =
+      number_of(with_value(s, s.value.substr(0, s.value.size() - 1)), d);
+  o.memory.reserve_fraction = percent.value_or(0) / 100;
+  if (o.memory.reserve_fraction >= 1) {
+    d.error(Code::Usage, s.where, title_of(s) + " must be below 100%");
   }
 }
 
 void set_fragmentation(const Setting& s, Options& o, Diagnostics& d) {
-  const auto fraction = number_of(s, d);
-  if (!fraction) return;
-  if (*fraction > 1) {
+  o.memory.fragmentation = number_of(s, d).value_or(0);
+  if (o.memory.fragmentation > 1) {
     d.error(Code::Usage, s.where,
             title_of(s) + " must be a fraction from 0 to 1, e.g. 0.05");
-    return;
   }
-  o.memory.fragmentation = *fraction;
 }
 
 // Replaces an alias of a profile by the profile's name, and notes it.
-std::string profile_of(const Setting& s, Diagnostics& d) {
-  if (is_hardware_path(s.value)) return join_path(s.directory, s.value);
-  const std::string_view meant = profile_of_accelerator(s.value);
-  if (meant.empty() || lower_case(s.value) == meant) return s.value;
+std::string profile_of(const std::string& name, const std::string& directory,
+                       Diagnostics& d) {
+  if (is_hardware_path(name)) return join_path(directory, name);
+  const std::string_view meant = profile_of_accelerator(name);
+  if (meant.empty() || lower_case(name) == meant) return name;
   const std::string said =
-      in_backticks(s.value) + " means the profile " + in_backticks(meant);
+      in_backticks(name) + " means the profile " + in_backticks(meant);
   // Flags are applied a second time after a configuration was read.
   const bool is_said = std::ranges::any_of(
       d.all(), [&](const Diagnostic& each) { return each.message == said; });
@@ -157,30 +144,29 @@ std::string profile_of(const Setting& s, Diagnostics& d) {
   return std::string(meant);
 }
 
-// Returns the names separated by commas. Only `sweep` accepts several.
-std::vector<std::string> hardware_names(const Setting& s,
-                                        const std::string& command,
-                                        Diagnostics& d) {
-  std::vector<std::string> names = split_list(s.value);
-  if (names.size() < 2 || command != "sweep") names = {s.value};
-  for (std::string& name : names) {
-    Setting one = s;
-    one.value = name;
-    name = profile_of(one, d);
+// Reads names separated by commas. Only `sweep` accepts several.
+void set_hardware(const Setting& s, Options& o, Diagnostics& d) {
+  for (const std::string& name :
+       o.command == "sweep" ? split_list(s.value) : std::vector{s.value}) {
+    o.sweep.hardware.push_back(profile_of(name, s.directory, d));
   }
-  return names;
+  o.memory.hardware = o.sweep.hardware[0];
 }
 
-const std::vector<Flag>& device_flags() {
-  static const std::vector<Flag> kFlags = {
+// Stores one number, or a list for `sweep`, and its first.
+void set_list(const Setting& s, Options& o, Diagnostics& d,
+              std::vector<int64_t>& list, std::optional<int64_t>& first) {
+  list = integers_of(s, o.command == "sweep", 1, kMaxSequence, d);
+  if (!list.empty()) first = list[0];
+}
+
+}  // namespace
+
+std::vector<Flag> memory_flags() {
+  return {
       {"hardware", Takes::Text, "NAME|FILE", "Memory",
        "device profile; see `shardplan list hardware`", kBudgeting,
-       [](auto& s, auto& o, auto& d) {
-         for (const std::string& name : hardware_names(s, o.command, d)) {
-           o.sweep.hardware.push_back(name);
-         }
-         o.memory.hardware = o.sweep.hardware[0];
-       }},
+       set_hardware},
       {"calibrate", Takes::File, "FILE", "Memory",
        "your own measurements instead of the profile's: output of nccl-tests "
        "or scripts/measure-gpu; may repeat",
@@ -202,17 +188,10 @@ const std::vector<Flag>& device_flags() {
       {"stages", Takes::Text, "AXIS[:N,..]", "Memory",
        "pipeline axis, and layers per stage (default even)", kDecided,
        [](auto& s, auto& o, auto& d) { o.memory.stages = stages_of(s, d); }},
-  };
-  return kFlags;
-}
-
-const std::vector<Flag>& state_flags() {
-  static const std::vector<Flag> kFlags = {
       {"optimizer", Takes::Choice, "NAME", "Memory",
        "adds gradients and optimizer state", kBudgeting,
        [](auto& s, auto& o, auto&) {
-         o.memory.state.optimizer =
-             find_optimizer(s.value).value_or(Optimizer::None);
+         o.memory.state.optimizer = *find_optimizer(s.value);
        },
        false, true, optimizer_choices, 0, trainers_optimizer},
       {"optimizer-of", Takes::Text, "NAME:PATTERN", "Memory",
@@ -225,7 +204,7 @@ const std::vector<Flag>& state_flags() {
        [](auto& s, auto& o, auto&) {
          o.memory.precision = find_step_precision(s.value);
        },
-       false, true, precision_choices},
+       false, true, [] { return as_choices(step_precision_names()); }},
       {"param-dtype", Takes::Text, "DTYPE", "Memory",
        "dtype of stored weights (default: their own)", kBudgeting,
        set_dtype<&StateOptions::param_dtype>},
@@ -273,38 +252,27 @@ const std::vector<Flag>& state_flags() {
       {"zero-style", Takes::Choice, "NAME", "Memory",
        "how ZeRO shards and pads (default jax)", kDecided,
        [](auto& s, auto& o, auto&) {
-         const ZeroStyle style =
-             find_zero_style(s.value).value_or(ZeroStyle::Jax);
+         const ZeroStyle style = chosen<ZeroStyle>(s);
          o.memory.state.zero_style = style;
          o.planning.cuts_rows |=
              style == ZeroStyle::Fsdp2 || style == ZeroStyle::DeepSpeed;
        },
-       false, true, style_choices},
-  };
-  return kFlags;
-}
-
-const std::vector<Flag>& cache_flags() {
-  static const std::vector<Flag> kFlags = {
+       false, true, [] { return as_choices(zero_style_names()); }},
       {"batch", Takes::Text, "N", "Memory",
        "global batch in sequences, per training step or in the KV cache",
        kBudgeting,
        [](auto& s, auto& o, auto& d) {
-         o.sweep.batch =
-             integers_of(s, o.command == "sweep", 1, kMaxSequence, d);
-         if (!o.sweep.batch.empty()) o.memory.batch = o.sweep.batch[0];
+         set_list(s, o, d, o.sweep.batch, o.memory.batch);
        }},
       {"seq", Takes::Text, "N", "Memory", "tokens per sequence; 32k is 32,768",
        kBudgeting,
        [](auto& s, auto& o, auto& d) {
-         o.sweep.seq = integers_of(s, o.command == "sweep", 1, kMaxSequence, d);
-         if (!o.sweep.seq.empty()) o.memory.seq = o.sweep.seq[0];
+         set_list(s, o, d, o.sweep.seq, o.memory.seq);
        }},
       {"source-seq", Takes::Text, "N", "Memory",
        "encoder tokens cached for cross-attention", kBudgeting,
        [](auto& s, auto& o, auto& d) {
-         const auto tokens = integers_of(s, false, 1, kMaxSequence, d);
-         if (!tokens.empty()) o.memory.source_seq = tokens[0];
+         o.memory.source_seq = integer_of(s, 1, kMaxSequence, d);
        }},
       {"kv-dtype", Takes::Text, "DTYPE", "Memory",
        "dtype of the KV cache (default bf16)", kDecided,
@@ -328,20 +296,6 @@ const std::vector<Flag>& cache_flags() {
        "Ulysses)",
        kDecided, set_memory_axes<&MemoryRequest::ulysses_axes>},
   };
-  return kFlags;
-}
-
-}  // namespace
-
-const std::vector<Flag>& memory_flags() {
-  static const std::vector<Flag> kAll = [] {
-    std::vector<Flag> all = device_flags();
-    for (const auto* more : {&state_flags(), &cache_flags()}) {
-      all.insert(all.end(), more->begin(), more->end());
-    }
-    return all;
-  }();
-  return kAll;
 }
 
 }  // namespace shardplan::cli

@@ -10,17 +10,10 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/commands/check.h"
-#include "cli/commands/diff.h"
-#include "cli/commands/explain.h"
-#include "cli/commands/export.h"
-#include "cli/commands/gate/gate.h"
-#include "cli/commands/inspect.h"
 #include "cli/commands/plan/request.h"
-#include "cli/commands/resolve.h"
+#include "cli/commands/requests.h"
 #include "cli/commands/simulate/request.h"
 #include "cli/commands/sweep/sweep.h"
-#include "cli/commands/workload/request.h"
 #include "cli/output.h"
 #include "cost/residual.h"
 #include "session/memory_request.h"

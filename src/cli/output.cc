@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Ranks the findings, renders the report, and writes both where they belong.
 #include "cli/output.h"
 
 #include <algorithm>
@@ -77,13 +78,47 @@ bool to_file(const OutputOptions& output) {
   return output.file && *output.file != "-";
 }
 
+// Writes the whole file or nothing. Returns false, with the reason reported.
+bool write_whole(Context& context, const std::string& path,
+                 const Writer& write) {
+  if (context.host.was_read(path)) {
+    context.diags
+        .error(
+            Code::Usage, {},
+            "`" + path + "` is an input of this run and would be overwritten")
+        .help("write to another file");
+    return false;
+  }
+  std::string why;
+  std::unique_ptr<OutputFile> file = context.host.create_file(path, why);
+  if (file == nullptr) {
+    context.diags.error(Code::UnreadableFile, {},
+                        "cannot write `" + path + "`: " + why);
+    return false;
+  }
+  bool fine = true;
+  write([&](std::string_view text) {
+    fine = fine && file->write(text);
+    return fine;
+  });
+  if (!context.host.shortened_file().empty()) return false;
+  if (fine && file->commit()) return true;
+  const std::string problem = file->problem();
+  context.diags
+      .error(Code::UnreadableFile, {},
+             "cannot write all of `" + path + "`" +
+                 (problem.empty() ? "" : ": " + problem))
+      .fact("the partial output was discarded");
+  return false;
+}
+
 // Returns false, with the reason reported, if the answer could not be written.
 bool write_answer(Context& context, const Writer& write) {
   context.progress.clear();
   // run() then reports the shortened file, and nothing else.
   if (!context.host.shortened_file().empty()) return false;
   if (to_file(context.options.output))
-    return write_file(context, *context.options.output.file, write);
+    return write_whole(context, *context.options.output.file, write);
   write([&](std::string_view text) {
     context.began_answer = true;
     return context.host.write(Stream::Out, text);
@@ -140,13 +175,15 @@ bool write_step_summary(Context& context, const Report& report) {
   return false;
 }
 
-Severity least_shown(const OutputOptions& output) {
-  return output.quiet ? Severity::Error : Severity::Note;
+// Returns what people see of them, in that order.
+Diagnostics shown_of(const Diagnostics& diags, const OutputOptions& output) {
+  return arranged(diags, output.quiet ? Severity::Error : Severity::Note);
 }
 
 // Shows diagnostics after an answer on stdout. A blank line separates the two
 // if both go to a terminal.
-void show_diagnostics(Context& context, const Diagnostics& shown) {
+void show_diagnostics(Context& context, const Diagnostics& diags) {
+  const Diagnostics shown = shown_of(diags, context.options.output);
   if (shown.all().empty()) return;
   if (!to_file(context.options.output) &&
       context.host.is_terminal(Stream::Out) &&
@@ -156,21 +193,6 @@ void show_diagnostics(Context& context, const Diagnostics& shown) {
   write_to_stderr(shown, context.options.output, context.host);
 }
 
-// Returns only what prevents running, without findings about a plan that is not
-// shown.
-Diagnostics reasons(const Diagnostics& diags) {
-  Diagnostics result;
-  for (const Diagnostic& diagnostic : diags.all()) {
-    if (prevents_running(diagnostic.code)) result.add(diagnostic);
-  }
-  return result;
-}
-
-// Returns whether the format can show notes outside findings.
-bool has_lines(const Renderer& renderer) {
-  return renderer.name == "text" || renderer.name == "markdown";
-}
-
 bool is_note(const Diagnostic& each) {
   return each.code == Code::Remark && each.severity == Severity::Note;
 }
@@ -178,33 +200,30 @@ bool is_note(const Diagnostic& each) {
 // Moves notes to the report's lines if the format shows such lines; else leaves
 // them among the findings.
 void place_notes(const Renderer& renderer, Diagnostics& shown, Report& report) {
-  std::vector<std::string> notes;
+  std::vector<std::string> own = std::exchange(report.notes, {});
+  if (renderer.name != "text" && renderer.name != "markdown") {
+    for (std::string& note : own) {
+      Diagnostic& found = shown.all().emplace_back();
+      found.code = Code::Remark;
+      found.severity = Severity::Note;
+      found.message = std::move(note);
+    }
+    return;
+  }
   for (const Diagnostic& each : shown.all()) {
     if (!is_note(each)) continue;
-    notes.push_back(
+    report.notes.push_back(
         each.message +
         (each.targets.empty() ? "" : " (" + some_names(each.targets) + ")"));
   }
-  if (has_lines(renderer)) {
-    std::erase_if(shown.all(), is_note);
-    report.notes.insert(report.notes.begin(), notes.begin(), notes.end());
-    return;
-  }
-  for (std::string& note : report.notes) {
-    Diagnostic found;
-    found.code = Code::Remark;
-    found.severity = Severity::Note;
-    found.message = std::move(note);
-    shown.add(std::move(found));
-  }
-  report.notes.clear();
+  std::erase_if(shown.all(), is_note);
+  report.notes.insert(report.notes.end(), own.begin(), own.end());
 }
 
 // Removes the report's notes if they are allowed, and turns them into findings
 // if they are denied.
 void judge_notes(Report& report, Diagnostics& diags) {
-  const Severity severity = diags.severity_of(Code::Remark);
-  if (severity == Severity::Note) return;
+  if (diags.severity_of(Code::Remark) == Severity::Note) return;
   for (std::string& note : report.notes) {
     diags.report(Code::Remark, {}, std::move(note));
   }
@@ -244,8 +263,12 @@ std::string repository_prefix(Host& host) {
   return here->substr(root->size() + 1) + "/";
 }
 
-// Adds the file names that formats for code review need.
-void add_file_names(Report& report, const Options& options, Host& host) {
+// Adds the command, the diagnostics to show, and the file names that formats
+// for code review need.
+void complete(Report& report, const Diagnostics& shown, const Options& options,
+              Host& host) {
+  report.command = options.command;
+  report.diagnostics = &shown;
   if (report.main_file.empty()) {
     report.main_file = file_of_model(options.planning.model, host);
   }
@@ -268,96 +291,55 @@ Exit exit_of(const Diagnostics& diags) {
   return diags.has_errors() ? Exit::Findings : Exit::Fine;
 }
 
-}  // namespace
-
-Style style_of(Stream stream, const OutputOptions& output, Host& host) {
-  return style_when(host.is_terminal(stream), output, host);
-}
-
-namespace {
-
 // Returns whether findings of the code must precede the SP304 finding that they
 // cause.
 bool can_cost_sharding(Code code) {
   return code == Code::IndivisibleDimension || code == Code::SmallParameter;
 }
 
-// The severity that the findings of a code are listed under. Codes that can
-// cause an SP304 finding are listed under at least its severity.
-using Listed = std::map<Code, Severity>;
-Listed listed_severities(const Diagnostics& diags) {
-  Listed listed;
-  for (const Diagnostic& each : diags.all()) {
-    const auto [known, is_new] = listed.try_emplace(each.code, each.severity);
-    if (!is_new) known->second = std::max(known->second, each.severity);
-  }
-  if (const auto lost = listed.find(Code::ShardingLost); lost != listed.end()) {
-    for (auto& [code, severity] : listed) {
-      if (can_cost_sharding(code)) severity = std::max(severity, lost->second);
-    }
-  }
-  return listed;
-}
-
-}  // namespace
-
-namespace {
-
-// Returns the indices of all diagnostics in the order of ranked().
+// Returns the indices of all diagnostics in the order of ranked(): severity;
+// then codes about reading files, unsorted; then codes by what their largest
+// finding costs, ties as reported; then the findings of one code by what each
+// costs.
 std::vector<size_t> ranking(const Diagnostics& diags) {
-  Listed listed = listed_severities(diags);
-  std::map<Code, double> most;  // bytes of the largest finding of a code
+  struct Findings {
+    size_t first = 0;
+    Severity severity = Severity::Off;  // the highest of them
+    double bytes = 0;                   // of the largest
+  };
+  std::map<Code, Findings> findings;
   std::vector<size_t> order;
   for (const Diagnostic& each : diags.all()) {
+    Findings& of_code =
+        findings.try_emplace(each.code, Findings{order.size()}).first->second;
+    of_code.severity = std::max(of_code.severity, each.severity);
+    of_code.bytes = std::max(of_code.bytes, each.bytes);
     order.push_back(order.size());
-    double& bytes = most[each.code];
-    bytes = std::max(bytes, each.bytes);
   }
-  double causes = 0;
-  for (const auto& [code, bytes] : most) {
-    if (can_cost_sharding(code)) causes = std::max(causes, bytes);
+  // SP304 comes right after its causes, which have at least its severity.
+  if (const auto found = findings.find(Code::ShardingLost);
+      found != findings.end()) {
+    Findings& lost = found->second;
+    lost.bytes = 0;
+    for (auto& [code, cause] : findings) {
+      if (!can_cost_sharding(code)) continue;
+      cause.severity = std::max(cause.severity, lost.severity);
+      lost.bytes = std::max(lost.bytes, cause.bytes);
+    }
   }
-  if (const auto lost = most.find(Code::ShardingLost); lost != most.end()) {
-    lost->second = causes;  // right after them
-  }
-  // Order: severity; then codes about reading files, unsorted; then codes by
-  // what their largest finding costs, ties as reported; then the findings of
-  // one code by what each costs.
-  std::map<Code, size_t> first_of;
-  for (const size_t i : order) first_of.try_emplace(diags.all()[i].code, i);
-  const auto rank = [&](size_t i) {
+  std::ranges::stable_sort(order, {}, [&](size_t i) {
     const Diagnostic& each = diags.all()[i];
     const auto severity = static_cast<int>(each.severity);
-    const Code code = each.code;
-    if (static_cast<int>(code) < 100) {
+    if (static_cast<int>(each.code) < 100) {
       return std::tuple(-severity, false, 0.0, false, size_t{0}, 0, 0.0);
     }
-    return std::tuple(-static_cast<int>(listed[code]), true, -most[code],
-                      code == Code::ShardingLost, first_of[code], -severity,
+    const Findings& of_code = findings.at(each.code);
+    return std::tuple(-static_cast<int>(of_code.severity), true, -of_code.bytes,
+                      each.code == Code::ShardingLost, of_code.first, -severity,
                       -each.bytes);
-  };
-  std::ranges::stable_sort(
-      order, [&](size_t a, size_t b) { return rank(a) < rank(b); });
+  });
   return order;
 }
-
-}  // namespace
-
-std::vector<const Diagnostic*> ranked(const Diagnostics& diags) {
-  std::vector<const Diagnostic*> order;
-  for (const size_t i : ranking(diags)) order.push_back(&diags.all()[i]);
-  return order;
-}
-
-Diagnostics arranged(const Diagnostics& diags, Severity least) {
-  Diagnostics result;
-  for (const Diagnostic* each : ranked(diags)) {
-    if (each->severity >= least) result.add(*each);
-  }
-  return result;
-}
-
-namespace {
 
 // The diagnostics in the order of ranked(). The names of parameters are moved
 // here from the diagnostics and moved back on destruction instead of copied:
@@ -401,8 +383,7 @@ Exit finish_whole(Context& context, Report report) {
   const Diagnostics errors =
       hide ? arranged(view.shown(), Severity::Error) : Diagnostics();
   const Diagnostics& shown = hide ? errors : view.shown();
-  report.diagnostics = &shown;
-  add_file_names(report, context.options, context.host);
+  complete(report, shown, context.options, context.host);
   const bool terminal =
       !to_file(context.options.output) && context.host.is_terminal(Stream::Out);
   const Style style =
@@ -417,19 +398,38 @@ Exit finish_whole(Context& context, Report report) {
   const bool among_answer =
       report.diagnostics_are_the_answer && renderer->name == "text";
   if (renderer->for_people && !among_answer) {
-    show_diagnostics(context,
-                     arranged(shown, least_shown(context.options.output)));
+    show_diagnostics(context, shown);
   }
   return exit_of(context.diags);
 }
 
 }  // namespace
 
-Exit finish(Context& context, Report report) {
-  if (context.diags.cannot_run()) {
-    return finish_incomplete(context, std::move(report));
+Style style_of(Stream stream, const OutputOptions& output, Host& host) {
+  return style_when(host.is_terminal(stream), output, host);
+}
+
+std::vector<const Diagnostic*> ranked(const Diagnostics& diags) {
+  std::vector<const Diagnostic*> order;
+  for (const size_t i : ranking(diags)) order.push_back(&diags.all()[i]);
+  return order;
+}
+
+Diagnostics arranged(const Diagnostics& diags, Severity least) {
+  Diagnostics result;
+  for (const Diagnostic* each : ranked(diags)) {
+    if (each->severity >= least) result.add(*each);
   }
-  return finish_whole(context, std::move(report));
+  return result;
+}
+
+Exit finish(Context& context, std::optional<Report> report, bool is_finding) {
+  if (!report) return Exit::CouldNotRun;
+  if (context.diags.cannot_run()) {
+    return finish_incomplete(context, *std::move(report));
+  }
+  const Exit exit = finish_whole(context, *std::move(report));
+  return exit == Exit::Fine && is_finding ? Exit::Findings : exit;
 }
 
 Exit finish_in_part(Context& context, Report report) {
@@ -451,8 +451,7 @@ Exit finish_incomplete(Context& context, Report report) {
   judge_notes(report, context.diags);
   Diagnostics shown = arranged(context.diags);
   place_notes(*find_renderer(format), shown, report);
-  report.diagnostics = &shown;
-  add_file_names(report, context.options, context.host);
+  complete(report, shown, context.options, context.host);
   context.progress.clear();
   context.began_answer = true;
   context.explained =
@@ -488,25 +487,29 @@ void settle_format(OutputOptions& output, Diagnostics& diags) {
       .help("`--format text` writes text to any file");
 }
 
+Exit finish_text(Context& context, std::string_view text) {
+  return finish_with(context, [&](const TextSink& sink) { return sink(text); });
+}
+
 Exit finish_with(Context& context, const Writer& write) {
   if (context.diags.cannot_run()) return Exit::CouldNotRun;
   if (!write_answer(context, write)) return Exit::CouldNotRun;
-  show_diagnostics(
-      context, arranged(context.diags, least_shown(context.options.output)));
+  show_diagnostics(context, context.diags);
   return exit_of(context.diags);
 }
 
 void explain_failure(const Options& options, const Diagnostics& diags,
                      bool began_answer, Host& host) {
-  const Diagnostics shown = reasons(
-      arranged(diags, options.output.quiet ? Severity::Error : Severity::Note));
+  Diagnostics shown = shown_of(diags, options.output);
+  // Findings about a plan that is not shown are left out.
+  std::erase_if(shown.all(), [](const Diagnostic& each) {
+    return !prevents_running(each.code);
+  });
   const Renderer* renderer = find_renderer(options.output.format);
   if (renderer != nullptr && renderer->reports_failures && !began_answer &&
       is_format_of_stdout(options.output)) {
     Report report;
-    add_file_names(report, options, host);
-    report.command = options.command;
-    report.diagnostics = &shown;
+    complete(report, shown, options, host);
     report.diagnostics_are_the_answer = true;
     if (render_to_stdout(report, options.output, host)) return;
   }
@@ -548,42 +551,13 @@ void explain_no_answer(const Context& context) {
 }
 
 bool write_file(Context& context, const std::string& path,
-                const Writer& write) {
-  if (context.host.was_read(path)) {
-    context.diags
-        .error(
-            Code::Usage, {},
-            "`" + path + "` is an input of this run and would be overwritten")
-        .help("write to another file");
-    return false;
-  }
-  std::string why;
-  std::unique_ptr<OutputFile> file = context.host.create_file(path, why);
-  if (file == nullptr) {
-    context.diags.error(Code::UnreadableFile, {},
-                        "cannot write `" + path + "`: " + why);
-    return false;
-  }
-  bool fine = true;
-  write([&](std::string_view text) {
-    fine = fine && file->write(text);
-    return fine;
-  });
-  if (!context.host.shortened_file().empty()) return false;
-  if (fine && file->commit()) return true;
-  const std::string problem = file->problem();
-  context.diags
-      .error(Code::UnreadableFile, {},
-             "cannot write all of `" + path + "`" +
-                 (problem.empty() ? "" : ": " + problem))
-      .fact("the partial output was discarded");
-  return false;
+                std::string_view text) {
+  return write_whole(context, path,
+                     [&](const TextSink& sink) { return sink(text); });
 }
 
 bool write_plot(Context& context, const Plot& plot) {
-  const std::string picture = svg_text(plot);
-  return write_file(context, *context.options.plot,
-                    [&](const TextSink& sink) { return sink(picture); });
+  return write_file(context, *context.options.plot, svg_text(plot));
 }
 
 }  // namespace shardplan::cli

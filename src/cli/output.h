@@ -5,8 +5,10 @@
 
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/diagnostic.h"
@@ -32,6 +34,13 @@ struct OutputOptions {
   bool progress = true;
 };
 
+// Appends items to a part of a report.
+template <typename Item>
+void append(std::vector<Item>& to, std::vector<Item> items) {
+  to.insert(to.end(), std::make_move_iterator(items.begin()),
+            std::make_move_iterator(items.end()));
+}
+
 // Returns how text looks on a stream: width (COLUMNS, else the terminal's
 // width, else 100), colour (--color, NO_COLOR, CLICOLOR_FORCE, FORCE_COLOR,
 // TERM) and glyphs (Unicode in a UTF-8 locale).
@@ -48,8 +57,10 @@ Diagnostics arranged(const Diagnostics& diags, Severity least = Severity::Note);
 // Ends a command whose answer is a report: writes the whole report or nothing
 // to -o or stdout, then the diagnostics for people to stderr. Acts as
 // finish_incomplete() if an error prevents running; returns Findings if there
-// are errors.
-Exit finish(Context& context, Report report);
+// are errors, or if `is_finding`, and CouldNotRun if there is no report, which
+// means that the reason is reported. Sets the report's command and diagnostics.
+Exit finish(Context& context, std::optional<Report> report,
+            bool is_finding = false);
 
 // Returns whether the answer is a plan: `-o X.plan.json` without --format or
 // --json.
@@ -64,6 +75,7 @@ void settle_format(OutputOptions& output, Diagnostics& diags);
 // code and diagnostics are those of finish().
 using Writer = std::function<bool(const TextSink&)>;
 Exit finish_with(Context& context, const Writer& write);
+Exit finish_text(Context& context, std::string_view text);
 
 // Returns whether some of the answer could not be written to standard output,
 // and reports the reason (SP001). A closed pipe is not a failure: its reader
@@ -76,7 +88,8 @@ bool report_shortened(Host& host, Diagnostics& diags);
 
 // Writes the whole file or nothing. Returns false, with the reason reported
 // (SP001), if it cannot be written.
-bool write_file(Context& context, const std::string& path, const Writer& write);
+bool write_file(Context& context, const std::string& path,
+                std::string_view text);
 // Writes the plot to the file of --plot.
 //
 // REQUIRES: --plot is given.

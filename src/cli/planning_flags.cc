@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
-#include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,9 +36,7 @@ constexpr std::string_view kRuled =
 constexpr std::string_view kSearched =
     "check resolve analyze sweep plan simulate export inspect diff";
 
-std::vector<std::string> dialect_names() { return all_names(rule_dialects()); }
-
-// Returns the names in the order of Unmatched.
+// In the order of the enumerators.
 std::vector<std::string> unmatched_names() {
   return {"error", "replicate", "auto"};
 }
@@ -46,44 +44,27 @@ std::vector<std::string> fallback_names() {
   return {"axis_is_unsharded", "raise_error", "no_constraint"};
 }
 std::vector<std::string> flax_versions() { return {"current", "2024"}; }
-std::vector<std::string> mode_choices() {
-  return {kModeNames.begin(), kModeNames.end()};
+
+// Returns the name of a shipped file, preferred to a file of that name, or the
+// path of a file.
+std::string shipped_or_path(const Setting& setting,
+                            const std::vector<std::string>& shipped) {
+  return contains(shipped, setting.value) ? setting.value : path_of(setting);
 }
 
-void set_mesh(const Setting& setting, Options& options, Diagnostics&) {
-  const std::string name = setting.where
-                               ? setting.where.file->name() + " (mesh)"
-                               : std::string("--mesh");
-  options.planning.mesh = std::make_shared<SourceFile>(name, setting.value);
-}
-
-void add_view_flag(const Setting& setting, Options& options, Diagnostics&) {
-  const std::string name = setting.where
-                               ? setting.where.file->name() + " (view)"
-                               : std::string("--view");
-  options.planning.views.push_back(
-      std::make_shared<SourceFile>(name, setting.value));
-}
-
-void set_pattern(const Setting& setting, Options& options, Diagnostics&) {
-  const std::string name = setting.where
-                               ? setting.where.file->name() + " (pattern)"
-                               : std::string("--pattern");
-  options.planning.pattern = std::make_shared<SourceFile>(name, setting.value);
-}
-
-void set_answer(const Setting& setting, Options& options, Diagnostics& diags) {
-  append_answer(setting, options.planning.answers, diags);
-}
-
-void set_axes(const Setting& setting, Options& options, Diagnostics& diags) {
-  options.planning.axes = axes_of(setting, diags);
-}
-
-void set_jobs(const Setting& setting, Options& options, Diagnostics& diags) {
-  if (const auto jobs = integer_of(setting, 1, 4096, diags)) {
-    options.planning.jobs = static_cast<int>(*jobs);
+// Adds NAME=VALUE, which replaces an earlier answer of that name.
+void add_answer(const Setting& setting, Options& options, Diagnostics& diags) {
+  std::string_view value = setting.value;
+  const std::string name(next_part(value, '='));
+  if (name.empty() || !contains(setting.value, '=')) {
+    must_be(setting, "a name and its value, NAME=VALUE", diags)
+        .help("for example `--set use_expert_tensor_mode=false`");
+    return;
   }
+  std::vector<RuleAnswer>& answers = options.planning.answers;
+  std::erase_if(answers,
+                [&](const RuleAnswer& other) { return other.name == name; });
+  answers.push_back({name, std::string(value), setting.where});
 }
 
 constexpr int64_t kAny = std::numeric_limits<int64_t>::min();
@@ -91,8 +72,8 @@ constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
 
 }  // namespace
 
-const std::vector<Flag>& planning_flags() {
-  static const std::vector<Flag> kFlags = {
+std::vector<Flag> planning_flags() {
+  return {
       {"rules", Takes::File, "FILE|@NAME", "Inputs",
        "partition rules; may repeat, first match wins", kSearched,
        [](auto& s, auto& o, auto&) { o.planning.rules.push_back(path_of(s)); },
@@ -101,11 +82,8 @@ const std::vector<Flag>& planning_flags() {
        "how to read the model's config (default: detected)",
        "inspect check resolve analyze sweep plan simulate export diff",
        [](auto& s, auto& o, auto&) {
-         // The name of a shipped architecture is preferred to a file of that
-         // name.
-         const auto names = architecture_names();
-         const bool shipped = contains(names, s.value);
-         o.planning.reading.architecture = shipped ? s.value : path_of(s);
+         o.planning.reading.architecture =
+             shipped_or_path(s, architecture_names());
        }},
       {"lora", Takes::Text, "r=N,targets=A+B", "Inputs",
        "add PEFT LoRA adapters: r=16,targets=all-linear, also "
@@ -118,24 +96,22 @@ const std::vector<Flag>& planning_flags() {
        "parameter naming for a config (default: as save_pretrained)",
        "inspect check resolve analyze sweep plan simulate export diff",
        [](auto& s, auto& o, auto&) {
-         const auto names = name_scheme_names();
-         const bool shipped = contains(names, s.value);
-         o.planning.reading.scheme = shipped ? s.value : path_of(s);
+         o.planning.reading.scheme = shipped_or_path(s, name_scheme_names());
        }},
       {"dialect", Takes::Choice, "NAME", "Inputs",
        "rules format, if detection is wrong", kSearched,
        [](auto& s, auto& o, auto&) { o.planning.dialect = s.value; }, false,
-       true, dialect_names},
+       true, [] { return all_names(rule_dialects()); }},
       {"table", Takes::Text, "NAME", "Inputs",
        "table to read from a Python file", kSearched,
        [](auto& s, auto& o, auto&) { o.planning.table = s.value; }},
       {"set", Takes::Text, "NAME=VALUE", "Inputs",
        "value of a condition in Python rules, such as "
        "use_expert_tensor_mode=false; may repeat",
-       kSearched, set_answer, true},
+       kSearched, add_answer, true},
       {"pattern", Takes::Text, "STRING", "Inputs",
        "rules in one line: attention|mlp->fsdp.tp,norm->None", kRuled,
-       set_pattern},
+       [](auto& s, auto& o, auto&) { o.planning.pattern = source_of(s); }},
       {"parity", Takes::Nothing, "", "Inputs",
        "follow eFormer exactly: --pattern, axes missing from the mesh, "
        "--matmul",
@@ -145,25 +121,28 @@ const std::vector<Flag>& planning_flags() {
        "what to do with logical axes no rule maps (default axis_is_unsharded)",
        kSearched,
        [](auto& s, auto& o, auto&) {
-         o.planning.fallback =
-             find_fallback(s.value).value_or(o.planning.fallback);
+         o.planning.fallback = chosen<RulesFallback>(s);
        },
        false, true, fallback_names},
       {"flax-compat", Takes::Choice, "YEAR", "Inputs",
        "read logical axes as Flax did that year (default current)", kSearched,
        [](auto& s, auto& o, auto&) {
-         o.planning.flax =
-             s.value == "2024" ? FlaxVersion::March2024 : FlaxVersion::Current;
+         o.planning.flax = chosen<FlaxVersion>(s);
        },
        false, true, flax_versions},
       {"mesh", Takes::Text, "AXES", "Inputs",
        "mesh axes, major to minor: fsdp=8,tp=4, or 8,4 with --axes; one "
        "size may be -1",
-       kRuled, set_mesh, false, true, nullptr, 'm'},
+       kRuled, [](auto& s, auto& o, auto&) { o.planning.mesh = source_of(s); },
+       false, true, nullptr, 'm'},
       {"view", Takes::Text, "NAME:AXES", "Inputs",
        "another set of axes over the same devices: experts:ep=8,edp=4; may "
        "repeat",
-       kRuled, add_view_flag, true},
+       kRuled,
+       [](auto& s, auto& o, auto&) {
+         o.planning.views.push_back(source_of(s));
+       },
+       true},
       {"expert-model-parallel-size", Takes::Text, "N", "Inputs",
        "Megatron's expert parallel degree, as a view `experts`", kRuled,
        [](auto& s, auto& o, auto& d) {
@@ -211,7 +190,8 @@ const std::vector<Flag>& planning_flags() {
       {"axes", Takes::Text, "A,B,C", "Inputs",
        "axes that rules may name though the mesh lacks them; names for a "
        "sizes-only mesh",
-       kRuled, set_axes},
+       kRuled,
+       [](auto& s, auto& o, auto& d) { o.planning.axes = axes_of(s, d); }},
       {"plan", Takes::File, "FILE", "Inputs",
        "a saved plan instead of rules and mesh; --mesh applies it to another "
        "mesh",
@@ -233,9 +213,7 @@ const std::vector<Flag>& planning_flags() {
       {"unmatched", Takes::Choice, "WHAT", "Inputs",
        "what to do with a parameter no rule matches (default error)", kSearched,
        [](auto& s, auto& o, auto&) {
-         o.planning.unmatched = s.value == "auto"        ? Unmatched::Auto
-                                : s.value == "replicate" ? Unmatched::Replicate
-                                                         : Unmatched::Error;
+         o.planning.unmatched = chosen<Unmatched>(s);
        },
        false, true, unmatched_names},
       {"no-strict", Takes::Nothing, "", "Inputs",
@@ -253,13 +231,14 @@ const std::vector<Flag>& planning_flags() {
       {"jobs", Takes::Text, "N", "Inputs",
        "threads to use (default: one per processor)",
        "check resolve analyze sweep plan simulate export inspect diff gate",
-       set_jobs},
+       [](auto& s, auto& o, auto& d) {
+         o.planning.jobs =
+             static_cast<int>(integer_of(s, 1, 4096, d).value_or(0));
+       }},
       {"mode", Takes::Choice, "MODE", "Memory", "workload (default train)",
        kSearched,
-       [](auto& s, auto& o, auto&) {
-         o.planning.mode = find_mode(s.value).value_or(Mode::Train);
-       },
-       false, true, mode_choices},
+       [](auto& s, auto& o, auto&) { o.planning.mode = chosen<Mode>(s); },
+       false, true, [] { return as_choices(kModeNames); }},
       {"tolerance", Takes::Text, "F", "Diagnostics",
        "memory increase corrections may cause (default 0.02)", kRuled,
        [](auto& s, auto& o, auto& d) {
@@ -271,7 +250,6 @@ const std::vector<Flag>& planning_flags() {
          o.planning.max_replicated = number_of(s, d);
        }},
   };
-  return kFlags;
 }
 
 }  // namespace shardplan::cli

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Shows the status line, but only if a run takes long and not too often.
 #include "cli/progress.h"
 
 #include <algorithm>

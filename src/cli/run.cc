@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// One run of the program, from its words to its exit code.
 #include <exception>
 #include <map>
 #include <new>
@@ -23,19 +24,20 @@
 namespace shardplan::cli {
 namespace {
 
-int fail(const Options& options, const Diagnostics& diags, Host& host,
-         bool began_answer = false) {
+Exit fail(const Options& options, const Diagnostics& diags, Host& host,
+          bool began_answer = false) {
   // If a file was truncated while it was read, other findings are not valid.
   Diagnostics shortened;
   const bool is_shortened = report_shortened(host, shortened);
   explain_failure(options, is_shortened ? shortened : diags, began_answer,
                   host);
-  return static_cast<int>(Exit::CouldNotRun);
+  return Exit::CouldNotRun;
 }
 
-// Returns the machine-readable format that the words ask for, "" if there is
-// none. Needed if the words could not be parsed into options.
-std::string asked_format(const std::vector<std::string>& words) {
+// Returns the machine-readable format that the words ask for, or `otherwise`.
+// Needed if the words could not be parsed into options.
+std::string asked_format(const std::vector<std::string>& words,
+                         const std::string& otherwise) {
   for (size_t i = 0; i < words.size() && words[i] != "--"; ++i) {
     for (const std::string format : {"json", "sarif", "junit"}) {
       const bool apart = words[i] == "--format" && i + 1 < words.size() &&
@@ -44,16 +46,10 @@ std::string asked_format(const std::vector<std::string>& words) {
     }
     if (words[i] == "--json" || words[i].starts_with("--json=")) return "json";
   }
-  return "";
+  return otherwise;
 }
 
-void take_asked_format(const std::vector<std::string>& words,
-                       Options& options) {
-  const std::string format = asked_format(words);
-  if (!format.empty()) options.output.format = format;
-}
-
-int show_help(const CommandLine& line, const Options& options, Host& host) {
+Exit show_help(const CommandLine& line, const Options& options, Host& host) {
   const bool colour = style_of(Stream::Out, options.output, host).colour;
   const std::string topic = line.arguments.empty() ? "" : line.arguments[0];
   host.write(Stream::Out,
@@ -61,22 +57,21 @@ int show_help(const CommandLine& line, const Options& options, Host& host) {
              : line.command == nullptr
                  ? overview_text(colour)
                  : command_help_text(*line.command, topic, colour));
-  return static_cast<int>(Exit::Fine);
+  return Exit::Fine;
 }
 
-std::vector<std::string> files_of_all(const std::vector<Setting>& settings) {
+// Returns the files that the settings name, on which the run may wait: they may
+// be pipes, `--rules <(..)`.
+std::vector<std::string> awaited_files(const std::vector<Setting>& settings,
+                                       Host& host) {
   std::vector<std::string> files;
   for (const Setting& setting : settings) {
     for (std::string& file : files_of(setting)) {
+      host.may_wait_for(file);
       files.push_back(std::move(file));
     }
   }
   return files;
-}
-
-// Files that the user named may be pipes: `--rules <(..)`.
-void wait_for(const std::vector<std::string>& files, Host& host) {
-  for (const std::string& file : files) host.may_wait_for(file);
 }
 
 // Returns the settings of the configuration file that apply to this run, and
@@ -102,7 +97,7 @@ std::vector<Setting> configured(const CommandLine& line, const Options& options,
   const std::optional<Config> config =
       read_config(*path, from, fenced ? *fenced : host, diags);
   if (!config) return {};
-  if (from == ConfigFrom::Named) wait_for(files_of_all(config->settings), host);
+  if (from == ConfigFrom::Named) awaited_files(config->settings, host);
   if (options.output.verbose) {
     for (const std::string& file : config->files) {
       host.write(Stream::Err,
@@ -131,9 +126,11 @@ void check_written(const std::vector<Setting>& settings, Diagnostics& diags) {
 // Applies flags over the configuration. `options` already hold the flags.
 void settle(const CommandLine& line, std::optional<FencedHost>& fenced,
             Host& host, Options& options, Diagnostics& diags) {
-  std::vector<std::string> named = files_of_all(line.settings);
-  named.insert(named.end(), line.arguments.begin(), line.arguments.end());
-  wait_for(named, host);
+  std::vector<std::string> named = awaited_files(line.settings, host);
+  for (const std::string& argument : line.arguments) {
+    host.may_wait_for(argument);
+    named.push_back(argument);
+  }
   std::optional<std::string> config;
   std::vector<Setting> settings =
       configured(line, options, named, fenced, config, host, diags);
@@ -189,8 +186,8 @@ Exit run_within(AllocationLimit& limit, const Command& command,
   }
 }
 
-int run_command(const std::vector<std::string>& arguments, Host& host,
-                AllocationLimit& limit) {
+Exit run_command(const std::vector<std::string>& arguments, Host& host,
+                 AllocationLimit& limit) {
   Options options;
   Diagnostics diags;
   const auto use_limit = [&] {
@@ -204,13 +201,13 @@ int run_command(const std::vector<std::string>& arguments, Host& host,
   apply_settings(line.settings, options, diags);
   if (options.run.max_memory) use_limit();
   if (diags.cannot_run()) {
-    take_asked_format(arguments, options);
+    options.output.format = asked_format(arguments, options.output.format);
     if (line.command == nullptr) options.command = likely_command(arguments);
     return fail(options, diags, host);
   }
   if (line.version) {
     host.write(Stream::Out, "shardplan " + std::string(version()) + "\n");
-    return static_cast<int>(Exit::Fine);
+    return Exit::Fine;
   }
   if (line.help) return show_help(line, options, host);
   std::optional<FencedHost> fenced;
@@ -227,12 +224,11 @@ int run_command(const std::vector<std::string>& arguments, Host& host,
     return fail(options, diags, host, context.began_answer);
   }
   if (exit == Exit::CouldNotRun) explain_no_answer(context);
-  if (exit == Exit::Findings && options.run.exit_zero) return 0;
-  return static_cast<int>(exit);
+  return exit == Exit::Findings && options.run.exit_zero ? Exit::Fine : exit;
 }
 
-int report_bug(const std::vector<std::string>& arguments,
-               const std::string& what, Host& host) {
+Exit report_bug(const std::vector<std::string>& arguments,
+                const std::string& what, Host& host) {
   std::string line = "shardplan";
   for (const std::string& argument : arguments) line += " " + argument;
   host.write(Stream::Err,
@@ -242,14 +238,15 @@ int report_bug(const std::vector<std::string>& arguments,
                               "\n  = command: " + printable(line) +
                               "\nhelp: please report this to the maintainers "
                               "with these lines and the input files\n"));
-  return static_cast<int>(Exit::Bug);
+  return Exit::Bug;
 }
 
 // Reports that memory ran out where no options exist: before they are parsed or
 // after they are destroyed.
-int fail_without_memory(const std::vector<std::string>& arguments, Host& host) {
+Exit fail_without_memory(const std::vector<std::string>& arguments,
+                         Host& host) {
   Options options;
-  take_asked_format(arguments, options);
+  options.output.format = asked_format(arguments, options.output.format);
   options.command = likely_command(arguments);
   Diagnostics diags;
   report_no_memory(options.command, diags);
@@ -257,26 +254,25 @@ int fail_without_memory(const std::vector<std::string>& arguments, Host& host) {
 }
 
 // Reports that no message could be allocated. Allocates nothing itself.
-int fail_without_words(Host& host) {
+Exit fail_without_words(Host& host) {
   try {
     host.write(Stream::Err,
                "error[SP017]: out of memory, even for an error message\n");
   } catch (...) {
     // No message can be written. The exit code reports that there is no answer.
   }
-  return static_cast<int>(Exit::CouldNotRun);
+  return Exit::CouldNotRun;
 }
 
 // Runs the command and reports every exception.
-int run_guarded(const std::vector<std::string>& arguments, Host& host,
-                AllocationLimit& limit) {
+Exit run_guarded(const std::vector<std::string>& arguments, Host& host,
+                 AllocationLimit& limit) {
   try {
-    const int code = run_command(arguments, host, limit);
+    const Exit exit = run_command(arguments, host, limit);
     Diagnostics diags;
     // An answer that could not be written is no answer, however it was printed.
-    const bool answered = code != static_cast<int>(Exit::CouldNotRun) &&
-                          code != static_cast<int>(Exit::Bug);
-    if (!answered || !report_unwritten(host, diags)) return code;
+    const bool answered = exit == Exit::Fine || exit == Exit::Findings;
+    if (!answered || !report_unwritten(host, diags)) return exit;
     return fail({}, diags, host);
   } catch (const std::bad_alloc&) {
     limit.make_room();
@@ -294,10 +290,10 @@ int run(const std::vector<std::string>& arguments, Host& host) {
   clear_refusal();
   set_current_work("");
   try {
-    return run_guarded(arguments, host, limit);
+    return static_cast<int>(run_guarded(arguments, host, limit));
   } catch (const std::bad_alloc&) {
     limit.make_room();
-    return fail_without_words(host);
+    return static_cast<int>(fail_without_words(host));
   }
 }
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Checks targets, and merges what was found in them.
 #include "cli/targets.h"
 
 #include <algorithm>
@@ -40,14 +41,6 @@ void check_memory(CheckedTarget& checked, Host& host) {
   checked.memory = answer_memory(question, *checked.session, Headroom::Find,
                                  host, checked.diags);
   if (checked.memory) checked.kv_tokens = tokens_that_fit(*checked.memory);
-}
-
-void check(CheckedTarget& checked, Host& host) {
-  NoProgress progress;
-  checked.session =
-      open_session(checked.options.planning, checked.options.memory, host,
-                   checked.diags, progress);
-  check_memory(checked, host);
 }
 
 }  // namespace
@@ -105,23 +98,19 @@ void WorkProgress::begin(std::string_view name) {
 }
 
 std::optional<FileInfo> WatchingHost::file_info(const std::string& path) {
-  const auto info = host_.file_info(path);
+  const auto info = below().file_info(path);
   looked_at_[path] = info.has_value();
   return info;
 }
 
 std::vector<std::string> WatchingHost::list_directory(const std::string& path) {
-  std::vector<std::string> names = host_.list_directory(path);
-  listed_[path] = names;
-  return names;
+  return listed_[path] = below().list_directory(path);
 }
 
 std::shared_ptr<const Bytes> WatchingHost::read_file(const std::string& path,
                                                      int64_t limit,
                                                      std::string& why) {
-  auto bytes = host_.read_file(path, limit, why);
-  bytes_[{path, limit}] = bytes;
-  return bytes;
+  return bytes_[{path, limit}] = below().read_file(path, limit, why);
 }
 
 bool WatchingHost::would_see_the_same(
@@ -164,7 +153,11 @@ CheckedTarget check_target(const Target& target,
   checked.options.planning.find_fixes = fixes == Fixes::Find;
   if (checked.diags.cannot_run()) return checked;
   apply_severities(checked.options, checked.diags);
-  check(checked, host);
+  NoProgress progress;
+  checked.session =
+      open_session(checked.options.planning, checked.options.memory, host,
+                   checked.diags, progress);
+  check_memory(checked, host);
   return checked;
 }
 
@@ -178,14 +171,12 @@ void find_fixes_of(CheckedTarget& checked,
 
 std::vector<Setting> severity_settings(const Options& options) {
   std::vector<Setting> settings;
-  const auto add = [&](std::string_view flag,
-                       const std::vector<std::string>& values) {
-    for (const std::string& value : values) {
+  for (const auto& [flag, values] : {std::pair("deny", &options.run.deny),
+                                     std::pair("allow", &options.run.allow)}) {
+    for (const std::string& value : *values) {
       settings.push_back({find_flag(flag), value, {}, ""});
     }
-  };
-  add("deny", options.run.deny);
-  add("allow", options.run.allow);
+  }
   return settings;
 }
 
@@ -219,25 +210,30 @@ std::optional<std::vector<Target>> chosen_targets(
   return targets;
 }
 
-void add_findings_of(std::span<const FindingsOf> targets, Diagnostics& diags) {
-  // Two findings are the same to a reader if these agree. Places are compared
-  // by line, because each target reads its files again.
+std::string places_text(const Diagnostic& diagnostic) {
+  std::string text;
+  for (const Label& label : diagnostic.labels) {
+    if (!label.where) continue;
+    text += label.where.file->name() + ":" + std::to_string(label.where.begin) +
+            " ";
+  }
+  return text;
+}
+
+void add_findings_of(std::span<const TargetFindings> targets,
+                     Diagnostics& diags) {
+  // Two findings are the same to a reader if these agree.
   using Key = std::tuple<Code, Severity, std::string, std::vector<std::string>,
                          std::vector<std::string>, std::string>;
   std::map<Key, size_t> known;
   std::vector<Diagnostic> found;
-  for (const FindingsOf& of : targets) {
+  for (const TargetFindings& of : targets) {
     diags.add_sources(*of.diags);
     for (const Diagnostic& diagnostic : of.diags->all()) {
-      std::string place;
-      for (const Label& label : diagnostic.labels) {
-        if (!label.where) continue;
-        place += label.where.file->name() + ":" +
-                 std::to_string(label.where.begin) + " ";
-      }
-      Key key = {diagnostic.code,  diagnostic.severity,   diagnostic.message,
-                 diagnostic.facts, diagnostic.parameters, std::move(place)};
-      const auto [entry, is_new] = known.emplace(std::move(key), found.size());
+      const auto [entry, is_new] = known.emplace(
+          Key{diagnostic.code, diagnostic.severity, diagnostic.message,
+              diagnostic.facts, diagnostic.parameters, places_text(diagnostic)},
+          found.size());
       if (is_new) found.push_back(diagnostic);
       Diagnostic& kept = found[entry->second];
       kept.targets.push_back(of.target);

@@ -15,12 +15,12 @@
 #include <vector>
 
 #include "base/diagnostic.h"
-#include "base/host.h"
 #include "base/forwarding_host.h"
+#include "base/host.h"
 #include "base/source.h"
-#include "cli/commands/fix.h"
 #include "cli/config.h"
 #include "cli/options.h"
+#include "gate/baseline.h"
 #include "gate/changes.h"
 #include "session/memory_answer.h"
 #include "session/progress_listener.h"
@@ -61,9 +61,9 @@ class WorkProgress {
 
 // A Host that records what is read through it, so that a caller can ask whether
 // another host would give the same answers. Not thread-safe.
-class WatchingHost : public OverlayHost {
+class WatchingHost : public ForwardingHost {
  public:
-  explicit WatchingHost(Host& host) : OverlayHost(host, {}), host_(host) {}
+  using ForwardingHost::ForwardingHost;
 
   std::optional<FileInfo> file_info(const std::string& path) override;
   std::vector<std::string> list_directory(const std::string& path) override;
@@ -77,7 +77,6 @@ class WatchingHost : public OverlayHost {
       const std::function<std::string(const std::string&)>& moved) const;
 
  private:
-  Host& host_;
   std::map<std::string, bool> looked_at_;  // whether the path exists
   std::map<std::string, std::vector<std::string>> listed_;
   std::map<std::pair<std::string, int64_t>, std::shared_ptr<const Bytes>>
@@ -133,13 +132,13 @@ std::optional<std::vector<Target>> chosen_targets(
     std::vector<Target> targets, const std::vector<std::string>& patterns,
     Diagnostics& diags);
 
-// The findings of one target. add_findings_of() merges the findings of several
-// targets: findings that differ only in their target are reported once, with
-// the names of all their targets.
-struct FindingsOf {
-  std::string target;
-  const Diagnostics* diags = nullptr;
-};
-void add_findings_of(std::span<const FindingsOf> targets, Diagnostics& diags);
+// Merges the findings of several targets: findings that differ only in their
+// target are reported once, with the names of all their targets.
+void add_findings_of(std::span<const TargetFindings> targets,
+                     Diagnostics& diags);
+
+// Returns the places that a diagnostic points at, as text: whoever reads a file
+// again has other spans for the same places.
+std::string places_text(const Diagnostic& diagnostic);
 
 }  // namespace shardplan::cli

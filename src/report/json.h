@@ -16,8 +16,8 @@
 namespace shardplan {
 
 void append_json(std::string& out, const Cell& cell);
-void append_json_integer(std::string& out, int64_t number);
-void append_json_double(std::string& out, double number);
+void append_json_number(std::string& out, int64_t number);
+void append_json_number(std::string& out, double number);
 // Appends a sentence. Characters that are not printable are escaped in the form
 // that people see, `\\x1b` in JSON for an escape character, so that all formats
 // quote names in the same way.

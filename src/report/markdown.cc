@@ -19,18 +19,16 @@ bool is_hex(char c) {
 bool has_commit_id(std::string_view word) {
   constexpr size_t kLeast = 7;
   constexpr size_t kMax = 40;
-  for (size_t at = 0; at < word.size();) {
-    size_t end = at;
-    bool all_hex = true;
-    bool decimal = true;
-    for (; end < word.size() && (is_digit(word[end]) || is_letter(word[end]));
-         ++end) {
-      all_hex = all_hex && is_hex(word[end]);
-      decimal = decimal && is_digit(word[end]);
+  while (!word.empty()) {
+    const auto end = std::ranges::find_if_not(
+        word, [](char c) { return is_digit(c) || is_letter(c); });
+    const std::string_view run(word.begin(), end);
+    if (run.size() >= kLeast && run.size() <= kMax &&
+        std::ranges::all_of(run, is_hex) &&
+        !std::ranges::all_of(run, is_digit)) {
+      return true;
     }
-    const size_t length = end - at;
-    if (all_hex && !decimal && length >= kLeast && length <= kMax) return true;
-    at = end + 1;
+    word.remove_prefix(std::min(run.size() + 1, word.size()));
   }
   return false;
 }
@@ -43,12 +41,9 @@ bool has_reference(std::string_view word) {
     const bool begins = is_digit(next) || is_letter(next) || next == '_' ||
                         next == '"' || static_cast<unsigned char>(next) >= 0x80;
     if (!begins) continue;
-    const auto is_any_of = [&](std::string_view signs) {
-      return contains(signs, word[at]);
-    };
-    if (is_any_of("@%~") || (is_digit(next) && is_any_of("#!&"))) return true;
-    if (is_letter(next) && word[at] == '[' &&
-        word.find(':', at) != std::string_view::npos) {
+    const char sign = word[at];
+    if (contains("@%~", sign) || (is_digit(next) && contains("#!&", sign)) ||
+        (is_letter(next) && sign == '[' && contains(word.substr(at), ':'))) {
       return true;
     }
   }
@@ -59,9 +54,7 @@ bool has_reference(std::string_view word) {
 // emoji or a formula even if every Markdown character in it is escaped: they
 // search the text of the page, except in code.
 bool may_become_more(std::string_view word) {
-  if (contains(word, '$') || has_reference(word)) {
-    return true;
-  }
+  if (contains(word, '$') || has_reference(word)) return true;
   const std::string lower = lower_case(word);
   for (const char* sign : {"://", "www.", "mailto:", "xmpp:"}) {
     if (contains(lower, sign)) return true;
@@ -73,6 +66,23 @@ bool may_become_more(std::string_view word) {
   }
   const bool emoji = std::ranges::count(word, ':') > 1;
   return emoji || has_commit_id(word);
+}
+
+// Appends `more`, separated if both have adjacent code spans, whose fences
+// would merge.
+void append_separated(std::string& out, std::string_view more) {
+  if (out.ends_with('`') && more.starts_with('`')) out += "<!-- -->";
+  out += more;
+}
+
+std::string escaped_text(std::string_view text) {
+  constexpr std::string_view kSpecial = "\\`*_[]<>|~#&@";
+  std::string out;
+  for (const char c : text) {
+    if (contains(kSpecial, c)) out += '\\';
+    out += c;
+  }
+  return out;
 }
 
 }  // namespace
@@ -99,14 +109,14 @@ std::vector<MarkdownWord> markdown_words(std::string_view text) {
     const size_t begin = std::min(text.find_first_not_of(' '), text.size());
     const size_t end = std::min(text.find(' ', begin), text.size());
     const std::string_view word = text.substr(begin, end - begin);
-    if (!words.empty() && !may_become_more(word) && !words.back().code) {
-      words.back().text += text.substr(0, end);
-    } else if (may_become_more(word)) {
-      if (begin > 0)
+    if (may_become_more(word)) {
+      if (begin > 0) {
         words.push_back({std::string(text.substr(0, begin)), false});
+      }
       words.push_back({std::string(word), true});
     } else {
-      words.push_back({std::string(text.substr(0, end)), false});
+      if (words.empty() || words.back().code) words.emplace_back();
+      words.back().text += text.substr(0, end);
     }
     text.remove_prefix(end);
   }
@@ -136,27 +146,6 @@ std::string markdown_code(std::string_view text, bool in_table) {
   const std::string between = blank ? " " : "";
   return fence + between + inside + between + fence;
 }
-
-namespace {
-
-// Appends `more`, separated if both have adjacent code spans, whose fences
-// would merge.
-void append_separated(std::string& out, std::string_view more) {
-  if (out.ends_with('`') && more.starts_with('`')) out += "<!-- -->";
-  out += more;
-}
-
-std::string escaped_text(std::string_view text) {
-  constexpr std::string_view kSpecial = "\\`*_[]<>|~#&@";
-  std::string out;
-  for (const char c : text) {
-    if (contains(kSpecial, c)) out += '\\';
-    out += c;
-  }
-  return out;
-}
-
-}  // namespace
 
 std::string markdown_plain(std::string_view text, bool in_table) {
   std::string out;

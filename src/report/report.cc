@@ -3,30 +3,46 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <memory>
 
+#include "base/words.h"
 #include "report/renderers/renderers.h"
 
 namespace shardplan {
 
-Column left(std::string key) {
-  std::string title = key;
-  std::ranges::replace(title, '_', ' ');
-  return left(std::move(key), std::move(title));
+Column left(std::string key, std::optional<std::string> title) {
+  if (!title) {
+    title = key;
+    std::ranges::replace(*title, '_', ' ');
+  }
+  return {std::move(key), *std::move(title)};
 }
 
-Column left(std::string key, std::string title) {
-  return {std::move(key), std::move(title)};
-}
-
-Column right(std::string key) {
-  Column column = left(std::move(key));
+Column right(std::string key, std::optional<std::string> title) {
+  Column column = left(std::move(key), std::move(title));
   column.align = Align::Right;
   return column;
 }
 
-Column right(std::string key, std::string title) {
-  return {std::move(key), std::move(title), Align::Right};
+Column elastic(std::string key, std::optional<std::string> title) {
+  Column column = left(std::move(key), std::move(title));
+  column.elastic = true;
+  return column;
+}
+
+Column below(std::string key, std::optional<std::string> title) {
+  Column column = left(std::move(key), std::move(title));
+  column.below = true;
+  return column;
+}
+
+Cell text_cell(std::string_view text) {
+  return text.empty() ? Cell() : Cell(std::string(text));
+}
+
+Cell ratio_cell(double number) {
+  return std::isfinite(number) ? Cell(Ratio{number}) : Cell();
 }
 
 std::function<void(const RowSink&)> rows_of(std::vector<Row> rows) {
@@ -70,9 +86,7 @@ std::span<const Renderer> renderers() {
 }
 
 const Renderer* find_renderer(std::string_view name) {
-  const auto all = renderers();
-  const auto found = std::ranges::find(all, name, &Renderer::name);
-  return found == all.end() ? nullptr : &*found;
+  return find_named(renderers(), name);
 }
 
 Place place_of(Span where) {

@@ -113,12 +113,22 @@ struct Column {
   // Returns the tone of a cell's text; null: all cells are plain.
   Tone (*tone)(std::string_view text) = nullptr;
 };
-// Return a column of texts (left) or of numbers (right). Without a title, the
-// title is made from the words of the key.
-Column left(std::string key);
-Column left(std::string key, std::string title);
-Column right(std::string key);
-Column right(std::string key, std::string title);
+// Return a column of texts (left), of numbers (right), of names that text
+// formats may shorten (elastic), or of sentences that they print below the row.
+// Without a title, the title is made from the words of the key.
+Column left(std::string key, std::optional<std::string> title = {});
+Column right(std::string key, std::optional<std::string> title = {});
+Column elastic(std::string key, std::optional<std::string> title = {});
+Column below(std::string key, std::optional<std::string> title = {});
+
+// Cells that are absent without a value: for an empty text, a number that is
+// not finite, an empty optional.
+Cell text_cell(std::string_view text);
+Cell ratio_cell(double number);
+template <typename Kind, typename Value>
+Cell optional_cell(const std::optional<Value>& value) {
+  return value ? Cell(Kind{*value}) : Cell();
+}
 
 // Who sees a table: placements are listed one by one for programs and folded
 // for people.

@@ -74,20 +74,16 @@ void append_line(std::string& out, std::string_view line) {
   out.append(line.substr(copied));
 }
 
-void append_lines(std::string& out, std::string_view lines) {
-  while (!lines.empty()) {
-    const size_t end = std::min(lines.find('\n'), lines.size() - 1) + 1;
-    append_line(out, lines.substr(0, end));
-    lines.remove_prefix(end);
-  }
-}
-
 }  // namespace
 
 std::string without_commands(std::string_view lines) {
   std::string out;
   out.reserve(lines.size());
-  append_lines(out, lines);
+  while (!lines.empty()) {
+    const size_t end = std::min(lines.find('\n'), lines.size() - 1) + 1;
+    append_line(out, lines.substr(0, end));
+    lines.remove_prefix(end);
+  }
   return out;
 }
 

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/checked.h"
 #include "base/text.h"
 #include "base/words.h"
 
@@ -34,7 +35,10 @@ std::vector<std::string> runs_of(const std::vector<int64_t>& devices) {
   return runs;
 }
 
-std::string slice_text(const Slice& slice, int64_t padding) {
+// Returns "0:8", or "0:8 (+2)" with padding.
+std::string slice_text(const DeviceSlices& map, size_t dim, size_t index) {
+  const Slice& slice = map.slices[dim][index];
+  const int64_t padding = map.padding[dim][index];
   return std::to_string(slice.begin) + ":" + std::to_string(slice.end) +
          (padding > 0 ? " (+" + std::to_string(padding) + ")" : "");
 }
@@ -53,16 +57,14 @@ Selection select(size_t count, size_t most) {
   return selection;
 }
 
-size_t left_out(const Selection& selection, size_t count) {
-  return count -
-         static_cast<size_t>(std::ranges::count_if(
-             selection, [](const auto& index) { return index.has_value(); }));
+// Returns how many rows or columns of boxes a drawn dimension has.
+size_t boxes_of(const DeviceSlices& map, int dim) {
+  return dim < 0 ? 1 : nth(map.slices, dim).size();
 }
 
 std::string centred(std::string_view text, int width) {
   const int blanks = std::max(0, width - display_width(text));
-  return std::string(static_cast<size_t>(blanks / 2), ' ') + std::string(text) +
-         std::string(static_cast<size_t>(blanks - blanks / 2), ' ');
+  return pad(std::string(to_size(blanks / 2), ' ') + std::string(text), width);
 }
 
 // One grid of boxes: its dimensions, indices and labels.
@@ -74,12 +76,12 @@ class Grid {
     label_width_ = widest(dims.row);
     if (label_width_ > 0) ++label_width_;
     const int room = width - label_width_ - 1;
-    const auto columns = static_cast<int>(count(dims.column));
+    const auto columns = static_cast<int>(boxes_of(map_, dims.column));
     int least =
         std::max(widest(dims.column), static_cast<int>(kCellGap.size()));
     int most = least;
-    for (size_t row = 0; row < count(dims.row); ++row) {
-      for (size_t column = 0; column < count(dims.column); ++column) {
+    for (size_t row = 0; row < boxes_of(map_, dims.row); ++row) {
+      for (size_t column = 0; column < boxes_of(map_, dims.column); ++column) {
         const std::vector<int64_t>& who = devices(row, column);
         least = std::max(least, display_width(device_list_text(who, 0)));
         most = std::max(most, display_width(device_list_text(who, INT_MAX)));
@@ -87,7 +89,7 @@ class Grid {
     }
     // A box needs its text, a blank on both sides and a line.
     text_width_ = std::clamp(room / columns - 3, least, std::max(least, most));
-    fitting_ = static_cast<size_t>(std::max(1, room / (text_width_ + 3)));
+    fitting_ = to_size(std::max(1, room / (text_width_ + 3)));
   }
 
   // Returns how many columns fit side by side.
@@ -105,20 +107,15 @@ class Grid {
   }
 
  private:
-  size_t count(int dim) const {
-    return dim < 0 ? 1 : map_.slices[static_cast<size_t>(dim)].size();
-  }
-
   std::string label(int dim, std::optional<size_t> index) const {
     if (dim < 0) return "";
     if (!index) return std::string(kCellGap);
-    const auto d = static_cast<size_t>(dim);
-    return slice_text(map_.slices[d][*index], map_.padding[d][*index]);
+    return slice_text(map_, to_size(dim), *index);
   }
 
   int widest(int dim) const {
     int width = 0;
-    for (size_t i = 0; i < count(dim); ++i) {
+    for (size_t i = 0; i < boxes_of(map_, dim); ++i) {
       width = std::max(width, display_width(label(dim, i)));
     }
     return width;
@@ -126,14 +123,12 @@ class Grid {
 
   const std::vector<int64_t>& devices(size_t row, size_t column) const {
     std::vector<size_t> indices = at_;
-    if (dims_.row >= 0) indices[static_cast<size_t>(dims_.row)] = row;
-    if (dims_.column >= 0) indices[static_cast<size_t>(dims_.column)] = column;
+    if (dims_.row >= 0) nth(indices, dims_.row) = row;
+    if (dims_.column >= 0) nth(indices, dims_.column) = column;
     return map_.devices[map_.number(indices)];
   }
 
-  std::string margin() const {
-    return std::string(static_cast<size_t>(label_width_), ' ');
-  }
+  std::string margin() const { return pad("", label_width_); }
 
   std::string header(const Selection& columns) const {
     std::string line = margin();
@@ -183,11 +178,8 @@ std::string left_out_text(size_t left, size_t of, const char* what) {
 void draw_grid(const DeviceSlices& map, DrawnDims dims,
                const std::vector<size_t>& leading, int width, bool expand,
                std::vector<std::string>& lines) {
-  const auto size = [&](int dim) {
-    return dim < 0 ? 1 : map.slices[static_cast<size_t>(dim)].size();
-  };
-  const size_t rows = size(dims.row);
-  const size_t columns = size(dims.column);
+  const size_t rows = boxes_of(map, dims.row);
+  const size_t columns = boxes_of(map, dims.column);
   const Grid grid(map, dims, leading, width);
   if (expand) {
     const Selection all = select(rows, rows);
@@ -203,16 +195,18 @@ void draw_grid(const DeviceSlices& map, DrawnDims dims,
   const Selection shown_columns =
       select(columns, std::max(kLeastShown, grid.fitting()));
   grid.draw(shown_rows, shown_columns, lines);
-  std::string text;
-  if (const size_t left = left_out(shown_rows, rows)) {
-    text = left_out_text(left, rows, "rows");
-  }
-  if (const size_t left = left_out(shown_columns, columns)) {
-    text +=
-        (text.empty() ? "" : " and ") + left_out_text(left, columns, "columns");
-  }
-  if (!text.empty()) {
-    lines.push_back(text + " of boxes are left out; `--expand` draws all");
+  std::vector<std::string> texts;
+  const auto count_left_out = [&](const Selection& shown, size_t of,
+                                  const char* what) {
+    const auto gap = std::ranges::find(shown, Selection::value_type());
+    if (gap == shown.end()) return;
+    texts.push_back(left_out_text(of + 1 - shown.size(), of, what));
+  };
+  count_left_out(shown_rows, rows, "rows");
+  count_left_out(shown_columns, columns, "columns");
+  if (!texts.empty()) {
+    lines.push_back(joined(texts, " and ") +
+                    " of boxes are left out; `--expand` draws all");
   }
 }
 
@@ -221,15 +215,15 @@ std::string leading_text(const DeviceSlices& map,
                          const std::vector<size_t>& dims,
                          const std::vector<size_t>& at) {
   return joined_of(dims, ", ", [&](const size_t dim) {
-    return ("dimension " + std::to_string(dim)) + " = " +
-           slice_text(map.slices[dim][at[dim]], map.padding[dim][at[dim]]);
+    return "dimension " + std::to_string(dim) + " = " +
+           slice_text(map, dim, at[dim]);
   });
 }
 
 }  // namespace
 
 std::string device_list_text(const std::vector<int64_t>& devices, int width) {
-  const auto room = static_cast<size_t>(std::max(0, width));
+  const size_t room = to_size(std::max(0, width));
   const std::string rest =
       "," + std::string(kCellGap) + " (" + std::to_string(devices.size()) + ")";
   std::string all;
@@ -250,7 +244,7 @@ DrawnDims drawn_dims(const DeviceSlices& map) {
   std::vector<int> chosen;
   for (const bool cut : {true, false}) {
     for (int dim = rank; dim-- > 0;) {
-      const bool is_cut = map.slices[static_cast<size_t>(dim)].size() > 1;
+      const bool is_cut = nth(map.slices, dim).size() > 1;
       if (is_cut == cut && chosen.size() < 2) chosen.push_back(dim);
     }
   }

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "report/style.h"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
+#include "base/checked.h"
 #include "base/text.h"
+#include "base/words.h"
 
 namespace shardplan {
 namespace {
@@ -12,47 +15,22 @@ namespace {
 constexpr Glyphs kUnicode = {"×", "─", "█", "…", "–", "µ"};
 constexpr Glyphs kAscii = {"x", "-", "=", "..", "-", "u"};
 
-// Every non-ASCII sign in our own texts, and its replacement in ASCII.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 19>
-    kFallbacks = {{{"×", "x"},
-                   {"─", "-"},
-                   {"│", "|"},
-                   {"└", "+"},
-                   {"├", "+"},
-                   {"┌", "+"},
-                   {"┬", "+"},
-                   {"┐", "+"},
-                   {"┼", "+"},
-                   {"┤", "+"},
-                   {"┴", "+"},
-                   {"┘", "+"},
-                   {"█", "="},
-                   {"…", ".."},
-                   {"→", "->"},
-                   {"–", "-"},
-                   {"−", "-"},
-                   {"µ", "u"},
-                   {"≥", ">="}}};
+// The replacements in ASCII of every non-ASCII sign in our own texts.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 9>
+    kFallbacks = {{{"x", "×"},
+                   {"-", "─–−"},
+                   {"|", "│"},
+                   {"+", "└├┌┬┐┼┤┴┘"},
+                   {"=", "█"},
+                   {"..", "…"},
+                   {"->", "→"},
+                   {"u", "µ"},
+                   {">=", "≥"}}};
 
-std::string_view escape_of(Paint paint) {
-  switch (paint) {
-    case Paint::Plain:
-      return "";
-    case Paint::Bold:
-      return "\x1b[1m";
-    case Paint::Dim:
-      return "\x1b[2m";
-    case Paint::Error:
-      return "\x1b[1;31m";
-    case Paint::Warning:
-      return "\x1b[1;33m";
-    case Paint::Help:
-      return "\x1b[1;36m";
-    case Paint::Good:
-      return "\x1b[1;32m";
-  }
-  return "";
-}
+// The terminal's escapes, in the order of Paint.
+constexpr std::string_view kEscapes[] = {
+    "",           "\x1b[1m",    "\x1b[2m",   "\x1b[1;31m",
+    "\x1b[1;33m", "\x1b[1;36m", "\x1b[1;32m"};
 
 }  // namespace
 
@@ -60,10 +38,7 @@ std::string painted(std::string_view text, Paint paint, const Style& style) {
   if (!style.colour || paint == Paint::Plain || text.empty()) {
     return std::string(text);
   }
-  std::string result(escape_of(paint));
-  result += text;
-  result += "\x1b[0m";
-  return result;
+  return std::string(nth(kEscapes, paint)) + std::string(text) + "\x1b[0m";
 }
 
 const Glyphs& glyphs(const Style& style) {
@@ -71,13 +46,18 @@ const Glyphs& glyphs(const Style& style) {
 }
 
 std::string shown(std::string_view text, const Style& style) {
-  std::string result = printable(text);
-  if (style.unicode) return result;
-  for (const auto& [sign, ascii] : kFallbacks) {
-    for (size_t at = result.find(sign); at != std::string::npos;
-         at = result.find(sign, at + ascii.size())) {
-      result.replace(at, sign.size(), ascii);
-    }
+  const std::string all = printable(text);
+  if (style.unicode) return all;
+  std::string result;
+  for (size_t at = 0; at < all.size();) {
+    const size_t begin = at;
+    decode_utf8(all, at);
+    const std::string_view sign =
+        std::string_view(all).substr(begin, at - begin);
+    const auto* found = std::ranges::find_if(
+        kFallbacks,
+        [&](const auto& fallback) { return contains(fallback.second, sign); });
+    result += found == kFallbacks.end() ? sign : found->first;
   }
   return result;
 }

@@ -23,6 +23,8 @@ constexpr double kLeft = 76;
 constexpr double kTop = 62;
 constexpr double kPlotWidth = 560;
 constexpr double kPlotHeight = 330;
+constexpr double kRightEdge = kLeft + kPlotWidth;
+constexpr double kLowerEdge = kTop + kPlotHeight;
 constexpr double kBottom = 64;      // below the plot: labels, title of the axis
 constexpr double kLine = 17;        // from one line of text to the next
 constexpr double kCharacter = 6.8;  // average width, for font size 12
@@ -60,7 +62,7 @@ struct Scale {
 double round_number(int index) {
   static constexpr std::array<int, 3> kDigits = {1, 2, 5};
   const int power = static_cast<int>(std::floor(index / 3.0));
-  const int digit = kDigits[static_cast<size_t>(index - 3 * power)];
+  const int digit = nth(kDigits, index - 3 * power);
   return std::stod(fmt::format("{}e{}", digit, power));
 }
 
@@ -102,15 +104,16 @@ Scale scale_of(const Plot& plot) {
 class Drawing {
  public:
   explicit Drawing(const Plot& plot) : plot_(plot), scale_(scale_of(plot)) {
+    double names_width = 0;
     for (const PlotSeries& series : plot.series) {
       SHARDPLAN_CHECK(series.points.size() == plot.x_labels.size());
       names_.push_back(
           elide_middle(printable(series.name), kLongestName, true));
-      names_width_ = std::max(names_width_, width_of(names_.back()));
+      names_width = std::max(names_width, width_of(names_.back()));
     }
     const double names = kLine * static_cast<double>(names_.size());
-    height_ = std::max(kTop + kPlotHeight, kTop + names) + kBottom;
-    width_ = kLeft + kPlotWidth + 44 + names_width_ + 16;
+    height_ = std::max(kLowerEdge, kTop + names) + kBottom;
+    width_ = kRightEdge + 44 + names_width + 16;
   }
 
   std::string text() {
@@ -164,7 +167,7 @@ class Drawing {
     out_ += "<g stroke=\"#d9d9d4\">\n";
     for (const double tick : scale_.ticks) {
       put("<path d=\"M{:.1f} {:.1f}H{:.1f}\"/>\n", kLeft, scale_.y_of(tick),
-          kLeft + kPlotWidth);
+          kRightEdge);
     }
     out_ += "</g>\n";
     for (const double tick : scale_.ticks) {
@@ -172,9 +175,9 @@ class Drawing {
     }
     put("<path d=\"M{0:.1f} {1:.1f}V{2:.1f}H{3:.1f}\" fill=\"none\" "
         "stroke=\"#555555\"/>\n",
-        kLeft, kTop, kTop + kPlotHeight, kLeft + kPlotWidth);
+        kLeft, kTop, kLowerEdge, kRightEdge);
     draw_labels();
-    put_text(kLeft + kPlotWidth / 2, kTop + kPlotHeight + 42, "middle", 12,
+    put_text(kLeft + kPlotWidth / 2, kLowerEdge + 42, "middle", 12,
              plot_.x_title);
     const double middle = kTop + kPlotHeight / 2;
     put_text(
@@ -204,18 +207,16 @@ class Drawing {
     }
     for (size_t place = 0; place < labels.size(); place += step) {
       const double x = x_of(place);
-      put("<path d=\"M{:.1f} {:.1f}v5\" stroke=\"#555555\"/>\n", x,
-          kTop + kPlotHeight);
-      put_text(x, kTop + kPlotHeight + 20, "middle", 12, labels[place]);
+      put("<path d=\"M{:.1f} {:.1f}v5\" stroke=\"#555555\"/>\n", x, kLowerEdge);
+      put_text(x, kLowerEdge + 20, "middle", 12, labels[place]);
     }
   }
 
   // Returns the position of a point; empty for a gap.
   std::optional<double> y_of(double number) const {
     if (std::isnan(number) || number < 0) return std::nullopt;
-    if (number == 0) return kTop + kPlotHeight;
-    return std::clamp(scale_.y_of(std::min(number, 1e300)), kTop,
-                      kTop + kPlotHeight);
+    if (number == 0) return kLowerEdge;
+    return std::clamp(scale_.y_of(std::min(number, 1e300)), kTop, kLowerEdge);
   }
 
   std::string look_of(size_t series) const {
@@ -269,48 +270,43 @@ class Drawing {
     struct Name {
       size_t series;
       std::optional<double> end;
+      double at = 0;
     };
     std::vector<Name> order;
     for (size_t s = 0; s < plot_.series.size(); ++s) {
       const std::vector<double>& points = plot_.series[s].points;
       order.push_back({s, points.empty() ? std::nullopt : y_of(points.back())});
     }
-    std::ranges::stable_sort(order, [](const Name& a, const Name& b) {
-      return a.end.value_or(height_of_none()) <
-             b.end.value_or(height_of_none());
+    std::ranges::stable_sort(order, {}, [](const Name& name) {
+      return name.end.value_or(kLowerEdge + 1);
     });
-    std::vector<double> at;
-    for (size_t i = 0; i < order.size(); ++i) {
-      const double wished = order[i].end.value_or(kTop + kPlotHeight);
-      const double least = i == 0 ? kTop : at.back() + kLine;
-      at.push_back(std::max(wished, least));
+    double least = kTop;
+    for (Name& name : order) {
+      name.at = std::max(name.end.value_or(kLowerEdge), least);
+      least = name.at + kLine;
     }
     // Names pushed below the plot push the others up.
-    double most =
-        std::max(kTop + kPlotHeight,
-                 kTop + kLine * static_cast<double>(order.size() - 1));
+    double most = std::max(
+        kLowerEdge, kTop + kLine * static_cast<double>(order.size() - 1));
     for (size_t i = order.size(); i-- > 0;) {
-      at[i] = std::min(at[i], most);
-      most = at[i] - kLine;
+      order[i].at = std::min(order[i].at, most);
+      most = order[i].at - kLine;
     }
-    for (size_t i = 0; i < order.size(); ++i) {
-      const double from = kLeft + kPlotWidth;
-      const double x = from + 40;
-      if (order[i].end) {
+    for (const Name& name : order) {
+      const double x = kRightEdge + 40;
+      if (name.end) {
         put("<path d=\"M{:.1f} {:.1f}L{:.1f} {:.1f}H{:.1f}\" fill=\"none\" "
             "stroke-opacity=\"0.6\" {}/>\n",
-            x_of(plot_.x_labels.size() - 1) + 4, *order[i].end, from + 22,
-            at[i], x - 4, look_of(order[i].series));
+            x_of(plot_.x_labels.size() - 1) + 4, *name.end, kRightEdge + 22,
+            name.at, x - 4, look_of(name.series));
       }
-      put_text(x, at[i] + 4, "start", 12, names_[order[i].series]);
+      put_text(x, name.at + 4, "start", 12, names_[name.series]);
     }
   }
-  static double height_of_none() { return kTop + kPlotHeight + 1; }
 
   const Plot& plot_;
   Scale scale_;
   std::vector<std::string> names_;  // as shown
-  double names_width_ = 0;
   double width_ = 0;
   double height_ = 0;
   bool borders_ = false;  // a point is beyond the axis

@@ -24,18 +24,15 @@ std::string exact_text(double value) {
   if (std::isnan(value)) return "undefined";
   if (std::isinf(value)) return value > 0 ? "infinite" : "-infinite";
   std::string text;
-  append_json_double(text, value);
+  append_json_number(text, value);
   return text;
 }
 
 // Small values are shown with an exponent, since 0.000 would read as zero.
 std::string ratio_text(double value) {
   const double size = std::abs(value);
-  if (!std::isfinite(value)) return exact_text(value);
-  if (size != 0 && size < 0.0005) {
-    return fmt::format("{:.1e}", value);
-  }
-  return fmt::format("{:.3f}", value);
+  return size != 0 && size < 0.0005 ? fmt::format("{:.1e}", value)
+                                    : fmt::format("{:.3f}", value);
 }
 
 std::string bar_text(double fraction, const Style& style) {
@@ -49,16 +46,20 @@ std::string bar_text(double fraction, const Style& style) {
 }
 
 template <typename Item, typename ItemText>
-std::string joined(const std::vector<Item>& items, std::string_view between,
-                   size_t most, const Style& style, ItemText text_of) {
+std::string items_text(const std::vector<Item>& items, const Style& style,
+                       ItemText text_of) {
   std::string text;
   for (size_t i = 0; i < items.size(); ++i) {
-    if (i > 0) text += between;
-    if (i == most) return text + std::string(glyphs(style).ellipsis);
+    if (i > 0) text += ", ";
+    if (i == kMaxItems && !style.exact) {
+      return text + std::string(glyphs(style).ellipsis);
+    }
     text += text_of(items[i]);
   }
   return text;
 }
+
+std::string integer_text(int64_t number) { return std::to_string(number); }
 
 // std::visit calls it with each kind of cell.
 struct CellText {
@@ -67,7 +68,11 @@ struct CellText {
   std::string bytes(double value) const {
     return style.exact ? exact_text(value) : bytes_text(value);
   }
-  size_t most() const { return style.exact ? SIZE_MAX : kMaxItems; }
+  template <typename TextOf>
+  std::string number(double value, TextOf text_of) const {
+    return style.exact || !std::isfinite(value) ? exact_text(value)
+                                                : text_of(value);
+  }
 
   std::string operator()(std::monostate) const {
     return std::string(glyphs(style).nothing);
@@ -86,35 +91,32 @@ struct CellText {
   }
   std::string operator()(MeanBytes mean) const { return bytes(mean.value); }
   std::string operator()(Ratio ratio) const {
-    return style.exact ? exact_text(ratio.value) : ratio_text(ratio.value);
+    return number(ratio.value, ratio_text);
   }
   std::string operator()(Percent percent) const {
-    return style.exact || !std::isfinite(percent.value)
-               ? exact_text(percent.value)
-               : percent_text(percent.value);
+    return number(percent.value, percent_text);
   }
   std::string operator()(Duration seconds) const {
-    return style.exact || !std::isfinite(seconds.value)
-               ? exact_text(seconds.value)
-               : seconds_text(seconds.value, glyphs(style).micro);
+    return number(seconds.value, [&](double value) {
+      return seconds_text(value, glyphs(style).micro);
+    });
   }
   std::string operator()(YesNo flag) const { return flag.value ? "yes" : "no"; }
   std::string operator()(Bar bar) const {
     return bar_text(bar.fraction, style);
   }
   std::string operator()(const Names& names) const {
-    return joined(names.values, ", ", most(), style,
-                  [&](const std::string& name) { return shown(name, style); });
+    return items_text(names.values, style, [&](const std::string& name) {
+      return shown(name, style);
+    });
   }
   std::string operator()(const Numbers& numbers) const {
-    return joined(numbers.values, ", ", most(), style,
-                  [](int64_t number) { return std::to_string(number); });
+    return items_text(numbers.values, style, integer_text);
   }
   std::string operator()(const Dims& dims) const {
     if (dims.shape.empty()) return "scalar";
     const std::string times = " " + std::string(glyphs(style).times) + " ";
-    return joined(dims.shape, times, SIZE_MAX, style,
-                  [](int64_t size) { return std::to_string(size); });
+    return joined_of(dims.shape, times, integer_text);
   }
   std::string operator()(const PartitionSpec& spec) const {
     return shown(spec_text(spec), style);
@@ -139,31 +141,29 @@ struct CellText {
            bytes(range.mean);
   }
   std::string operator()(const ByteBracket& bracket) const {
-    return (*this)(ByteSize{bracket.lower}) + " to " +
-           (*this)(ByteSize{bracket.upper}) + ", estimate " +
-           (*this)(ByteSize{bracket.estimate});
+    return bracket_text<ByteSize>(bracket);
   }
   std::string operator()(const DurationBracket& bracket) const {
-    return (*this)(Duration{bracket.lower}) + " to " +
-           (*this)(Duration{bracket.upper}) + ", estimate " +
-           (*this)(Duration{bracket.estimate});
+    return bracket_text<Duration>(bracket);
+  }
+
+ private:
+  template <typename End, typename Bracket>
+  std::string bracket_text(const Bracket& bracket) const {
+    return (*this)(End{bracket.lower}) + " to " + (*this)(End{bracket.upper}) +
+           ", estimate " + (*this)(End{bracket.estimate});
   }
 };
 
-}  // namespace
-
-std::string cell_text(const Cell& cell, const Style& style) {
-  return std::visit(CellText{style}, cell);
-}
-
-namespace {
+// In the order of Tone.
+constexpr Paint kPaintOfTone[] = {Paint::Plain, Paint::Good, Paint::Warning,
+                                  Paint::Error};
 
 constexpr int kGap = 2;  // blanks between columns, and before titled rows
 constexpr int kBelowIndent = 5;  // of a line below its row
 constexpr int kLeastBelow = 40;
 // An elided name narrower than this is useless.
 constexpr int kLeastElastic = 20;
-
 // Wrapped text narrower than this is hard to read.
 constexpr int kLeastWrapped = 16;
 
@@ -173,13 +173,247 @@ bool may_wrap(const Column& column) {
   return column.align == Align::Left && !column.elastic && !column.below;
 }
 
-// Wraps at blanks into lines of at most `width` columns; a longer word has its
-// own line.
+int longest_word(std::string_view text) {
+  int longest = 0;
+  while (!text.empty()) {
+    longest = std::max(longest, display_width(next_part(text, ' ')));
+  }
+  return longest;
+}
+
+// Returns the text of a cell in which an absent value is a blank, not a dash.
+std::string text_or_blank(const Cell& cell, const Style& style) {
+  if (std::holds_alternative<std::monostate>(cell)) return {};
+  return cell_text(cell, style);
+}
+
+// The widths of a table's columns.
+struct Widths {
+  const Table& table;
+  const Style& style;
+  int indent;
+  std::vector<int> width;  // of each column
+  std::vector<int> words;  // the longest word of a column that may wrap
+  bool has_rows = false;
+  bool is_wide = false;  // wider than the terminal unless texts are wrapped
+
+  Widths(const Table& of, const Style& with)
+      : table(of),
+        style(with),
+        indent(of.title.empty() ? 0 : kGap),
+        width(of.columns.size()),
+        words(of.columns.size()) {
+    measure();
+    if (!has_rows) return;
+    fit();
+    is_wide = total() > style.width;
+    if (is_wide) wrap();
+  }
+
+  // `splits`: the text may be split into words.
+  void widen(size_t column, const std::string& text, bool splits) {
+    const int needed = display_width(text);
+    width[column] = std::max(width[column], needed);
+    if (!may_wrap(table.columns[column])) return;
+    words[column] =
+        std::max(words[column], splits ? longest_word(text) : needed);
+  }
+
+  void measure() {
+    table.rows([&](std::span<const Cell> row) {
+      SHARDPLAN_CHECK(row.size() == width.size());
+      has_rows = true;
+      for (size_t i = 0; i < row.size(); ++i) {
+        if (table.columns[i].below) continue;
+        const bool is_text = std::holds_alternative<std::string>(row[i]) ||
+                             std::holds_alternative<Prose>(row[i]);
+        widen(i, cell_text(row[i], style), is_text);
+      }
+    });
+    for (size_t i = 0; i < width.size(); ++i) {
+      if (table.columns[i].below) continue;
+      if (table.show_header) {
+        widen(i, shown(table.columns[i].title, style), true);
+      }
+      if (table.footer) {
+        widen(i, text_or_blank(table.footer->at(i), style), true);
+      }
+    }
+  }
+
+  int64_t total() const {
+    int64_t total = indent - kGap;
+    for (const int each : width) {
+      if (each > 0) total += each + kGap;
+    }
+    return total;
+  }
+
+  // Sets each width to `width_of` a column and the largest limit for which the
+  // table fits; `least` if it fits for none.
+  template <typename WidthOf>
+  void limit_widths(int least, const WidthOf& width_of) {
+    const int widest = *std::ranges::max_element(width);
+    const auto fits = [&](int limit) {
+      for (size_t i = 0; i < width.size(); ++i) {
+        width[i] = width_of(i, limit);
+      }
+      return total() <= style.width;
+    };
+    for (int above = std::max(widest, least); above - least > 1;) {
+      const int limit = std::midpoint(least, above);
+      (fits(limit) ? least : above) = limit;
+    }
+    fits(least);
+  }
+
+  // Limits every elastic column to one common width.
+  void fit() {
+    if (total() <= style.width) return;
+    const std::vector<int> wanted = width;
+    limit_widths(kLeastElastic, [&](size_t i, int limit) {
+      return table.columns[i].elastic ? std::min(wanted[i], limit) : wanted[i];
+    });
+    // The first column that can use it gets the remaining width.
+    for (size_t i = 0; i < width.size(); ++i) {
+      const int64_t spare = std::max<int64_t>(0, style.width - total());
+      width[i] =
+          static_cast<int>(std::min<int64_t>(wanted[i], width[i] + spare));
+    }
+  }
+
+  // Limits width that may wrap, the widest first, but never below their
+  // longest word.
+  void wrap() {
+    limit_widths(kLeastWrapped, [this, wanted = width](size_t i, int limit) {
+      return may_wrap(table.columns[i])
+                 ? std::min(wanted[i], std::max(limit, words[i]))
+                 : wanted[i];
+    });
+  }
+};
+
+// Returns the paint of each column of a row: the same.
+auto all_in(Paint paint) {
+  return [paint](size_t) { return paint; };
+}
+
+struct Printer {
+  const Table& table;
+  const Style& style;
+  const Widths& widths;
+  Output& out;
+  std::vector<std::vector<std::string>> cells = {};  // of a row, in lines
+
+  void print() {
+    if (!table.title.empty()) {
+      out.buffer() +=
+          painted(shown(table.title, style), Paint::Bold, style) + "\n";
+    }
+    if (table.show_header) {
+      line(all_in(Paint::Bold),
+           [&](size_t i) { return shown(table.columns[i].title, style); });
+    }
+    table.rows([&](std::span<const Cell> row) {
+      if (out.refused()) return;
+      const auto text_of = [&](size_t i) { return cell_text(row[i], style); };
+      const auto paint_of = [&](size_t i) {
+        const auto tone = table.columns[i].tone;
+        return tone != nullptr ? nth(kPaintOfTone, tone(text_of(i)))
+                               : Paint::Plain;
+      };
+      line(paint_of, text_of);
+      print_below(row);
+    });
+    if (table.footer) print_footer(*table.footer);
+  }
+
+  // Prints a row of texts; `paint_of` returns the paint of a column.
+  template <typename PaintOf, typename TextOf>
+  void line(PaintOf paint_of, TextOf text_of) {
+    cells.resize(table.columns.size());
+    size_t lines = 1;
+    for (size_t i = 0; i < cells.size(); ++i) {
+      if (widths.width[i] == 0) continue;
+      const std::string text = text_of(i);
+      if (may_wrap(table.columns[i]) && display_width(text) > widths.width[i]) {
+        cells[i] = wrapped_words(text, widths.width[i]);
+      } else {
+        cells[i].assign(1, elide_middle(text, widths.width[i], style.unicode));
+      }
+      lines = std::max(lines, cells[i].size());
+    }
+    for (size_t number = 0; number < lines; ++number) {
+      one_line(paint_of, number);
+    }
+    out.drain();
+  }
+
+  template <typename PaintOf>
+  void one_line(PaintOf paint_of, size_t number) {
+    std::string& buffer = out.buffer();
+    int blanks = widths.indent;  // to write before the next text
+    for (size_t i = 0; i < cells.size(); ++i) {
+      if (widths.width[i] == 0) continue;
+      std::string text = number < cells[i].size() ? cells[i][number] : "";
+      text.erase(text.find_last_not_of(' ') + 1);
+      const int missing = widths.width[i] - display_width(text);
+      const bool right = table.columns[i].align == Align::Right;
+      if (right) blanks += missing;
+      if (!text.empty()) {
+        buffer.append(to_size(blanks), ' ');
+        buffer += painted(text, paint_of(i), style);
+        blanks = 0;
+      }
+      if (!right) blanks += missing;
+      blanks += kGap;
+    }
+    buffer += '\n';
+  }
+
+  void print_below(std::span<const Cell> row) {
+    for (size_t i = 0; i < row.size(); ++i) {
+      if (!table.columns[i].below) continue;
+      std::string text = text_or_blank(row[i], style);
+      if (text.empty()) continue;
+      if (table.columns[i].below_if_wide) {
+        text = table.columns[i].title + " " + text;
+      }
+      const int blanks = widths.indent + kBelowIndent;
+      for (const std::string& line :
+           wrapped_words(text, std::max(kLeastBelow, style.width - blanks))) {
+        out.buffer() +=
+            pad("", blanks) + painted(line, Paint::Dim, style) + "\n";
+      }
+      out.drain();
+    }
+  }
+
+  // Prints a rule over each total, then the totals.
+  void print_footer(const Row& footer) {
+    line(all_in(Paint::Dim), [&](size_t i) {
+      std::string rule;
+      const bool total = table.columns[i].align == Align::Right;
+      const int width =
+          total ? display_width(text_or_blank(footer[i], style)) : 0;
+      for (int n = 0; n < width; ++n) rule += glyphs(style).rule;
+      return rule;
+    });
+    line(all_in(Paint::Bold),
+         [&](size_t i) { return text_or_blank(footer[i], style); });
+  }
+};
+
+}  // namespace
+
+std::string cell_text(const Cell& cell, const Style& style) {
+  return std::visit(CellText{style}, cell);
+}
+
 std::vector<std::string> wrapped_words(std::string_view text, int width) {
   std::vector<std::string> lines(1);
   while (!text.empty()) {
-    const std::string_view word = text.substr(0, text.find(' '));
-    text.remove_prefix(std::min(text.size(), word.size() + 1));
+    const std::string_view word = next_part(text, ' ');
     const bool starts = lines.back().empty();
     if (!starts &&
         display_width(lines.back()) + 1 + display_width(word) > width) {
@@ -191,283 +425,16 @@ std::vector<std::string> wrapped_words(std::string_view text, int width) {
   return lines;
 }
 
-int longest_word(std::string_view text) {
-  int longest = 0;
-  while (!text.empty()) {
-    const std::string_view word = text.substr(0, text.find(' '));
-    text.remove_prefix(std::min(text.size(), word.size() + 1));
-    longest = std::max(longest, display_width(word));
-  }
-  return longest;
-}
-
-// Returns the text of a footer's cell, in which an absent value is a blank, not
-// a dash.
-std::string footer_text(const Cell& cell, const Style& style) {
-  if (std::holds_alternative<std::monostate>(cell)) return {};
-  return cell_text(cell, style);
-}
-
-class Widths {
- public:
-  Widths(const Table& table, const Style& style)
-      : table_(table),
-        style_(style),
-        indent_(table.title.empty() ? 0 : kGap),
-        widths_(table.columns.size()),
-        words_(table.columns.size()) {
-    measure();
-    if (!has_rows_) return;
-    fit();
-    is_wide_ = total() > style_.width;
-    if (is_wide_) wrap();
-  }
-
-  bool has_rows() const { return has_rows_; }
-  // Whether rows are wider than the terminal unless texts are wrapped.
-  bool is_wide() const { return is_wide_; }
-  int indent() const { return indent_; }
-  int operator[](size_t column) const { return widths_[column]; }
-
- private:
-  // Values other than texts are not split.
-  void widen(size_t column, const Cell& cell) {
-    const bool is_text = std::holds_alternative<std::string>(cell) ||
-                         std::holds_alternative<Prose>(cell);
-    const std::string text = cell_text(cell, style_);
-    widen(column, text);
-    if (!is_text) {
-      words_[column] = std::max(words_[column], display_width(text));
-    }
-  }
-
-  void widen(size_t column, const std::string& text) {
-    widths_[column] = std::max(widths_[column], display_width(text));
-    if (may_wrap(table_.columns[column])) {
-      words_[column] = std::max(words_[column], longest_word(text));
-    }
-  }
-
-  void measure() {
-    table_.rows([&](std::span<const Cell> row) {
-      SHARDPLAN_CHECK(row.size() == widths_.size());
-      has_rows_ = true;
-      for (size_t i = 0; i < row.size(); ++i) {
-        if (!table_.columns[i].below) widen(i, row[i]);
-      }
-    });
-    for (size_t i = 0; i < widths_.size(); ++i) {
-      if (table_.columns[i].below) continue;
-      if (table_.show_header) widen(i, shown(table_.columns[i].title, style_));
-      if (table_.footer) widen(i, footer_text(table_.footer->at(i), style_));
-    }
-  }
-
-  int64_t total() const {
-    int64_t total = indent_ - kGap;
-    for (const int width : widths_) {
-      if (width > 0) total += width + kGap;
-    }
-    return total;
-  }
-
-  // Limits every elastic column to one common width. Returns whether the table
-  // then fits.
-  bool limit_to(const std::vector<int>& wanted, int limit) {
-    for (size_t i = 0; i < widths_.size(); ++i) {
-      if (table_.columns[i].elastic) widths_[i] = std::min(wanted[i], limit);
-    }
-    return total() <= style_.width;
-  }
-
-  void fit() {
-    const std::vector<int> wanted = widths_;
-    const int widest = *std::ranges::max_element(wanted);
-    if (limit_to(wanted, widest)) return;
-    int fits = kLeastElastic;  // or the best possible
-    for (int above = std::max(widest, fits); above - fits > 1;) {
-      const int limit = std::midpoint(fits, above);
-      (limit_to(wanted, limit) ? fits : above) = limit;
-    }
-    limit_to(wanted, fits);
-    // The first column that can use it gets the remaining width.
-    for (size_t i = 0; i < widths_.size(); ++i) {
-      const int64_t spare = std::max<int64_t>(0, style_.width - total());
-      widths_[i] =
-          static_cast<int>(std::min<int64_t>(wanted[i], widths_[i] + spare));
-    }
-  }
-
-  // Limits columns that may wrap, the widest first, but never below their
-  // longest word.
-  void wrap() {
-    const std::vector<int> wanted = widths_;
-    const auto limit_to = [&](int limit) {
-      for (size_t i = 0; i < widths_.size(); ++i) {
-        if (!may_wrap(table_.columns[i])) continue;
-        widths_[i] = std::min(wanted[i], std::max(limit, words_[i]));
-      }
-      return total() <= style_.width;
-    };
-    int fits = kLeastWrapped;  // or the best possible
-    const int widest = *std::ranges::max_element(wanted);
-    for (int above = std::max(widest, fits); above - fits > 1;) {
-      const int limit = std::midpoint(fits, above);
-      (limit_to(limit) ? fits : above) = limit;
-    }
-    limit_to(fits);
-  }
-
-  const Table& table_;
-  const Style& style_;
-  int indent_;
-  std::vector<int> widths_;
-  std::vector<int> words_;  // the longest word of a column that may wrap
-  bool has_rows_ = false;
-  bool is_wide_ = false;
-};
-
-class Printer {
- public:
-  Printer(const Table& table, const Style& style, const Widths& widths,
-          Output& out)
-      : table_(table), style_(style), widths_(widths), out_(out) {}
-
-  void print() {
-    if (!table_.title.empty()) {
-      out_.buffer() +=
-          painted(shown(table_.title, style_), Paint::Bold, style_) + "\n";
-    }
-    if (table_.show_header) {
-      line(Paint::Bold,
-           [&](size_t i) { return shown(table_.columns[i].title, style_); });
-    }
-    table_.rows([&](std::span<const Cell> row) {
-      if (out_.refused()) return;
-      set_paints(row);
-      line(Paint::Plain, [&](size_t i) { return cell_text(row[i], style_); });
-      paints_.clear();
-      print_below(row);
-    });
-    if (table_.footer) print_footer(*table_.footer);
-  }
-
- private:
-  void set_paints(std::span<const Cell> row) {
-    if (!style_.colour) return;
-    paints_.assign(row.size(), Paint::Plain);
-    for (size_t i = 0; i < row.size(); ++i) {
-      if (table_.columns[i].tone == nullptr) continue;
-      paints_[i] = paint_of(table_.columns[i].tone(cell_text(row[i], style_)));
-    }
-  }
-  static Paint paint_of(Tone tone) {
-    switch (tone) {
-      case Tone::Good:
-        return Paint::Good;
-      case Tone::Doubtful:
-        return Paint::Warning;
-      case Tone::Bad:
-        return Paint::Error;
-      case Tone::Plain:
-        break;
-    }
-    return Paint::Plain;
-  }
-
-  template <typename TextOf>
-  void line(Paint paint, TextOf text_of) {
-    cells_.resize(table_.columns.size());
-    size_t lines = 1;
-    for (size_t i = 0; i < cells_.size(); ++i) {
-      if (widths_[i] == 0) continue;
-      const std::string text = text_of(i);
-      if (may_wrap(table_.columns[i]) && display_width(text) > widths_[i]) {
-        cells_[i] = wrapped_words(text, widths_[i]);
-      } else {
-        cells_[i].assign(1, elide_middle(text, widths_[i], style_.unicode));
-      }
-      lines = std::max(lines, cells_[i].size());
-    }
-    for (size_t number = 0; number < lines; ++number) one_line(paint, number);
-    out_.drain();
-  }
-
-  void one_line(Paint paint, size_t number) {
-    std::string& out = out_.buffer();
-    int blanks = widths_.indent();  // to write before the next text
-    for (size_t i = 0; i < cells_.size(); ++i) {
-      if (widths_[i] == 0) continue;
-      std::string text = number < cells_[i].size() ? cells_[i][number] : "";
-      text.erase(text.find_last_not_of(' ') + 1);
-      const int missing = widths_[i] - display_width(text);
-      const bool right = table_.columns[i].align == Align::Right;
-      if (right) blanks += missing;
-      if (!text.empty()) {
-        out.append(static_cast<size_t>(blanks), ' ');
-        out += painted(text, paints_.empty() ? paint : paints_[i], style_);
-        blanks = 0;
-      }
-      if (!right) blanks += missing;
-      blanks += kGap;
-    }
-    out += '\n';
-  }
-
-  void print_below(std::span<const Cell> row) {
-    for (size_t i = 0; i < row.size(); ++i) {
-      if (!table_.columns[i].below ||
-          std::holds_alternative<std::monostate>(row[i])) {
-        continue;
-      }
-      std::string text = cell_text(row[i], style_);
-      if (text.empty()) continue;
-      if (table_.columns[i].below_if_wide) {
-        text = table_.columns[i].title + " " + text;
-      }
-      const int blanks = widths_.indent() + kBelowIndent;
-      for (const std::string& line :
-           wrapped_words(text, std::max(kLeastBelow, style_.width - blanks))) {
-        out_.buffer() += std::string(static_cast<size_t>(blanks), ' ') +
-                         painted(line, Paint::Dim, style_) + "\n";
-      }
-      out_.drain();
-    }
-  }
-
-  // Prints a rule over each total, then the totals.
-  void print_footer(const Row& footer) {
-    line(Paint::Dim, [&](size_t i) {
-      std::string rule;
-      const bool total = table_.columns[i].align == Align::Right;
-      const int width =
-          total ? display_width(footer_text(footer[i], style_)) : 0;
-      for (int n = 0; n < width; ++n) rule += glyphs(style_).rule;
-      return rule;
-    });
-    line(Paint::Bold, [&](size_t i) { return footer_text(footer[i], style_); });
-  }
-
-  const Table& table_;
-  const Style& style_;
-  const Widths& widths_;
-  Output& out_;
-  std::vector<Paint> paints_;                    // per cell; empty: the line's
-  std::vector<std::vector<std::string>> cells_;  // per cell of a row, in lines
-};
-
-}  // namespace
-
 bool print_table(const Table& table, const Style& style, bool apart,
                  Output& out) {
   const auto print = [&](const Table& shown, const Widths& widths) {
-    if (!widths.has_rows()) return false;
+    if (!widths.has_rows) return false;
     if (apart) out.buffer() += '\n';
-    Printer(shown, style, widths, out).print();
+    Printer{shown, style, widths, out}.print();
     return true;
   };
   const Widths widths(table, style);
-  if (!widths.is_wide() ||
+  if (!widths.is_wide ||
       std::ranges::none_of(table.columns, &Column::below_if_wide)) {
     return print(table, widths);
   }

@@ -8,6 +8,8 @@
 #pragma once
 
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "report/output.h"
 #include "report/report.h"
@@ -16,6 +18,10 @@ namespace shardplan {
 
 // Returns the cell as one printable line. An absent value is a dash.
 std::string cell_text(const Cell& cell, const Style& style);
+
+// Wraps at blanks into lines of at most `width` columns; a longer word has its
+// own line.
+std::vector<std::string> wrapped_words(std::string_view text, int width);
 
 // A table as aligned columns.
 //

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `shardplan analyze MODEL`: bytes per device, and what they consist of.
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "cli/commands.h"
@@ -9,6 +10,8 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/views/budget_tables.h"
+#include "cli/views/columns.h"
+#include "cli/views/engine/kv_tables.h"
 #include "cli/views/engine/tables.h"
 #include "cli/views/tables.h"
 #include "resolve/device_memory.h"
@@ -25,16 +28,10 @@ constexpr size_t kRowsForPeople = 12;
 ByteSize size_of(Int128 bytes) { return {static_cast<int64_t>(bytes)}; }
 
 Table memory_table(const Session& session) {
-  const auto total = session.model.manifest.total_bytes();
-  const int64_t even = ceil_div(total, session.plan.mesh.devices());
+  const int64_t even = ceil_div(session.model.manifest.total_bytes(),
+                                session.plan.mesh.devices());
   const auto most =
       static_cast<double>(std::max<int64_t>({session.memory.max, even, 1}));
-  Table table = {
-      "parameters",
-      "Memory per device",
-      {left("state", ""), right("bytes_per_device", ""), left("share", "")}};
-  table.show_header = false;
-  table.audience = Audience::People;
   std::vector<Row> rows;
   const auto add = [&](const char* name, int64_t bytes) {
     rows.push_back({std::string(name), ByteSize{bytes},
@@ -45,36 +42,36 @@ Table memory_table(const Session& session) {
     add("on the least-loaded device", session.memory.min);
   }
   add("without replication", even);
-  table.rows = rows_of(std::move(rows));
-  return table;
+  return {.id = "parameters",
+          .title = "Memory per device",
+          .columns = {left("state", ""), right("bytes_per_device", ""),
+                      left("share", "")},
+          .rows = rows_of(std::move(rows)),
+          .audience = Audience::People,
+          .show_header = false};
 }
 
-Table devices_table(const Session& session) {
-  return {"devices",
-          "Device classes",
-          {right("devices"), right("bytes_per_device", "per device")},
-          [&session](const RowSink& sink) {
-            for (const DeviceClass& c : session.memory.classes) {
-              sink(Row{Count{c.devices}, ByteSize{c.bytes}});
-            }
-          },
-          session.memory.classes.size() > 1 ? Audience::Everyone
-                                            : Audience::Programs};
-}
-
-Table imbalance_table(const Session& session) {
-  const Imbalance measures = imbalance(session.memory);
-  return {
-      "imbalance",
-      "Imbalance",
-      {left("measure"), right("value")},
-      rows_of(
-          {{std::string("total_variation"), Ratio{measures.total_variation}},
-           {std::string("total_distance"), Ratio{measures.total_distance}},
-           {std::string("chi_square"), Ratio{measures.chi_square}},
-           {std::string("kl_divergence"), Ratio{measures.kl_divergence}}}),
-      session.memory.classes.size() > 1 ? Audience::Everyone
-                                        : Audience::Programs};
+// Adds the classes of devices and how uneven they are, for people only if there
+// are several.
+void add_device_tables(const DeviceMemory& memory, Report& report) {
+  const Audience audience =
+      memory.classes.size() > 1 ? Audience::Everyone : Audience::Programs;
+  report.tables.push_back(
+      table_of("devices", "Device classes", memory.classes,
+               {{right("devices"), [](auto& c) { return Count{c.devices}; }},
+                {right("bytes_per_device", "per device"),
+                 [](auto& c) { return ByteSize{c.bytes}; }}},
+               audience));
+  const Imbalance measures = imbalance(memory);
+  report.tables.push_back(
+      {"imbalance",
+       "Imbalance",
+       {left("measure"), right("value")},
+       rows_of({{"total_variation", Ratio{measures.total_variation}},
+                {"total_distance", Ratio{measures.total_distance}},
+                {"chi_square", Ratio{measures.chi_square}},
+                {"kl_divergence", Ratio{measures.kl_divergence}}}),
+       audience});
 }
 
 // Returns why a class is replicated, in the words of `--why`; empty if a rule
@@ -104,7 +101,7 @@ Table repetition_table(const Session& session) {
   return {
       "repetition",
       "Replicated tensors, largest first",
-      {{"parameter", "parameter", Align::Left, true},
+      {elastic("parameter"),
        right("count", "tensors"),
        left("over"),
        right("replicas", "copies"),
@@ -171,10 +168,7 @@ Table group_table(const char* id, const char* title, const char* key,
                   std::vector<GroupSum> groups) {
   return {id,
           title,
-          {{key, key, Align::Left, true},
-           right("tensors"),
-           right("elements"),
-           right("bytes"),
+          {elastic(key), right("tensors"), right("elements"), right("bytes"),
            right("bytes_per_device", "per device")},
           [groups = std::move(groups)](const RowSink& sink) {
             for (const GroupSum& g : groups) {
@@ -209,11 +203,9 @@ void add_budget(Report& report, const Context& context, const Session& session,
     }
     report.tables.push_back(gathered_table(budget, true));
   }
-  for (Table table : {memory_rows(budget), memory_totals(budget),
-                      state_table(budget, state, false),
-                      gathered_table(budget, false), stages_table(budget)}) {
-    report.tables.push_back(std::move(table));
-  }
+  append(report.tables, {memory_rows(budget), memory_totals(budget),
+                         state_table(budget, state, false),
+                         gathered_table(budget, false), stages_table(budget)});
   if (answer.names_trained) {
     report.tables.push_back(training_table(budget));
   }
@@ -228,95 +220,72 @@ void add_cache(Report& report, const Session& session,
   if (!options.kv || !answer.kv_axes || !layers) return;
   const Mesh& mesh = session.plan.mesh;
   const KvAxes& axes = *answer.kv_axes;
-  const bool recurs = std::erase_if(*layers, is_recurrent) > 0;
+  const bool recurs =
+      std::erase_if(*layers, std::mem_fn(&KvLayer::recurrent)) > 0;
+  const auto add = [&](Table table, std::vector<std::string> notes) {
+    if (aside) table.audience = Audience::Programs;
+    report.tables.push_back(std::move(table));
+    if (!aside) append(report.notes, std::move(notes));
+  };
   if (!layers->empty() || !recurs) {
-    report.tables.push_back(kv_table(mesh, *layers, axes, *options.kv));
-    if (aside) report.tables.back().audience = Audience::Programs;
-    for (std::string& line : kv_notes(mesh, *layers, axes, *options.kv)) {
-      if (!aside) report.notes.push_back(std::move(line));
-    }
+    add(kv_table(mesh, *layers, axes, *options.kv),
+        kv_notes(mesh, *layers, axes, *options.kv));
   }
   if (recurs) {
-    report.tables.push_back(
-        recurrent_table(mesh, session.model.manifest.facts, axes, *options.kv));
-    if (aside) report.tables.back().audience = Audience::Programs;
-    if (!aside) report.notes.push_back(recurrent_note(mesh, axes));
+    add(recurrent_table(mesh, session.model.manifest.facts, axes, *options.kv),
+        {recurrent_note(mesh, axes)});
   }
   if (!answer.headroom) return;
   report.closing.push_back(kv_fit_note(*answer.headroom, *options.kv));
-  const auto cell = [](const std::optional<int64_t>& most) {
-    return most ? Cell(Count{*most}) : Cell();
-  };
-  report.summary.emplace_back("largest_batch", cell(answer.headroom->batch));
+  report.summary.emplace_back("largest_batch",
+                              optional_cell<Count>(answer.headroom->batch));
   report.summary.emplace_back("longest_context",
-                              cell(answer.headroom->context));
+                              optional_cell<Count>(answer.headroom->context));
 }
 
-void add_remarks_of_rules(Report& report, const Session& session) {
-  for (std::string& line : correction_notes(session)) {
-    report.closing.push_back(std::move(line));
-  }
-  add_declared(session, report);
-}
-
-// Hides the tables about rules from people if an engine shards the model.
-void set_rules_aside(Report& report) {
+// Hides the tables about rules, which an engine ignores, from people, and adds
+// those of the engine.
+void add_serving(Report& report, const Serving& serving) {
   std::erase_if(report.tables, [](const Table& table) {
     return table.audience == Audience::People;
   });
   for (Table& table : report.tables) table.audience = Audience::Programs;
-}
-
-void add_serving(Report& report, const Serving& serving) {
   add_engine_summary(serving, report.summary);
-  for (Table& table : engine_tables(serving)) {
-    report.tables.push_back(std::move(table));
-  }
-  for (std::string& line : engine_notes(serving)) {
-    report.notes.push_back(std::move(line));
-  }
+  append(report.tables, engine_tables(serving));
+  append(report.notes, engine_notes(serving));
 }
 
 }  // namespace
 
 Exit run_analyze(Context& context) {
   const Options& options = context.options;
-  const MemoryQuestion question = {options.planning, options.memory,
-                                   options.workload, options.engine};
-  const std::optional<Session> opened =
-      open_session(options.planning, options.memory, context.host,
-                   context.diags, context.progress);
+  const std::optional<Session> opened = open_session(context);
   if (!opened) return Exit::CouldNotRun;
   const Session& session = *opened;
+  const MemoryQuestion question = {options.planning, options.memory,
+                                   options.workload, options.engine};
   std::optional<MemoryAnswer> answer;
   if (check_question(question, context.diags)) {
     answer = answer_memory(question, session, Headroom::Find, context.host,
                            context.diags);
   }
-  if (!answer) {
-    return finish_incomplete(context, plan_report(context, session, "analyze"));
-  }
   const MeasuredStep& measured = options.measured;
-  if (measured.any() && !can_compare(measured, *answer, context.diags)) {
-    return finish_incomplete(context, plan_report(context, session, "analyze"));
+  if (!answer ||
+      (measured.any() && !can_compare(measured, *answer, context.diags))) {
+    return finish_incomplete(context, plan_report(context, session));
   }
   const auto& step = answer->step;
   const auto& serving = answer->serving;
   Report report;
-  report.command = "analyze";
-  report.diagnostics = &context.diags;
   report.summary = summary_of(context, session);
-  for (auto& entry : fit_summary(answer->fit)) {
-    report.summary.push_back(std::move(entry));
-  }
-  report.headline = {headline_of(session, context.options.output.exact)};
+  append(report.summary, fit_summary(answer->fit));
+  report.headline = {headline_of(session, options.output.exact)};
   if (!serving) report.headline.push_back(efficiency_line(session));
   add_budget(report, context, session, *answer, !step);
   if (step) add_step(*step, answer->budget, answer->fit, report);
   if (measured.any()) add_residual(measured, *step, report, context.diags);
   add_cache(report, session, *answer, serving.has_value());
-  report.tables.push_back(devices_table(session));
-  report.tables.push_back(imbalance_table(session));
+  add_device_tables(session.memory, report);
   add_for_people_and_programs(report, repetition_table(session));
   const ParameterStages* stages = session.lint_how.stages.get();
   report.tables.push_back(axes_table(session));
@@ -329,23 +298,19 @@ Exit run_analyze(Context& context) {
   add_for_people_and_programs(
       report, group_table("rule_bytes", "By rule", "rule",
                           by_rule(session.plan, session.folding, stages)));
-  for (Table table : {placements_table(session), corrections_table(session),
-                      rules_table(session)}) {
-    report.tables.push_back(std::move(table));
-  }
+  append(report.tables, {placements_table(session), corrections_table(session),
+                         rules_table(session)});
   if (serving) {
-    set_rules_aside(report);
     add_serving(report, *serving);
   } else {
-    add_remarks_of_rules(report, session);
+    append(report.closing, correction_notes(session));
+    add_declared(session, report);
   }
   if (answer->inference) {
     add_inference(*answer, options.planning.mode, TimeTables::Shown, report);
   }
   add_topology(context, report);
-  for (std::string& line : budget_notes(context, *answer)) {
-    report.notes.push_back(std::move(line));
-  }
+  append(report.notes, budget_notes(context, *answer));
   return finish(context, std::move(report));
 }
 

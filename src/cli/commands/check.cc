@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // `shardplan check MODEL`: reports the problems and nothing else.
-#include "cli/commands/check.h"
-
 #include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "advise/rule_edit.h"
+#include "base/checked.h"
 #include "base/parallel.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "cli/commands.h"
 #include "cli/commands/fix.h"
 #include "cli/commands/workload/step.h"
@@ -20,6 +20,7 @@
 #include "cli/output.h"
 #include "cli/targets.h"
 #include "cli/views/budget_tables.h"
+#include "cli/views/columns.h"
 #include "cli/views/engine/tables.h"
 #include "cli/views/tables.h"
 #include "gate/baseline.h"
@@ -43,14 +44,12 @@ std::string rules_text(const Session& session) {
 
 // Returns "2 errors, 1 warning", or "".
 std::string counts_text(const Diagnostics& diags) {
-  std::string found;
+  std::vector<std::string> found;
   for (const Severity severity : {Severity::Error, Severity::Warning}) {
     const int64_t count = diags.count(severity);
-    if (count == 0) continue;
-    if (!found.empty()) found += ", ";
-    found += plural(count, severity_name(severity));
+    if (count > 0) found.push_back(plural(count, severity_name(severity)));
   }
-  return found;
+  return joined(found, ", ");
 }
 
 // Returns "2 errors, 1 warning in 7 rules and 201 parameters".
@@ -76,23 +75,6 @@ std::optional<Code> first_shown(const Diagnostics& diags, bool quiet) {
   return std::nullopt;
 }
 
-void add_checked_budget(const Context& context, const MemoryAnswer& answer,
-                        Report& report) {
-  for (auto& entry : fit_summary(answer.fit)) {
-    report.summary.push_back(std::move(entry));
-  }
-  for (std::string& line : budget_notes(context, answer)) {
-    report.notes.push_back(std::move(line));
-  }
-}
-
-void add_checked_serving(const Serving& serving, Report& report) {
-  add_engine_summary(serving, report.summary);
-  for (std::string& line : engine_notes(serving)) {
-    report.notes.push_back(std::move(line));
-  }
-}
-
 // The findings of one target.
 struct NamedFindings {
   std::string target;  // "" for a model
@@ -116,10 +98,8 @@ bool use_baseline(Context& context, const std::vector<NamedFindings>& found) {
     for (const NamedFindings& of : found) {
       all.push_back({of.target, of.diags});
     }
-    const std::string text =
-        baseline_text(all, "found when the baseline was made");
     if (!write_file(context, *asked.new_baseline,
-                    [&](const TextSink& sink) { return sink(text); })) {
+                    baseline_text(all, "found when the baseline was made"))) {
       return false;
     }
   }
@@ -129,9 +109,37 @@ bool use_baseline(Context& context, const std::vector<NamedFindings>& found) {
     accept(*baseline, of.target, *of.diags, used);
   }
   // Unused entries may belong to targets that were not checked.
-  if (!asked.targets.empty()) return true;
-  report_stale(*baseline, used, context.diags);
+  if (asked.targets.empty()) report_stale(*baseline, used, context.diags);
   return true;
+}
+
+void add_answer(const Context& context, const MemoryAnswer& answer,
+                Report& report) {
+  const Mode mode = context.options.planning.mode;
+  const std::optional<DeviceLimit>& limit = answer.budget.limit;
+  append(report.summary, fit_summary(answer.fit));
+  append(report.notes, budget_notes(context, answer));
+  if (answer.serving) {
+    add_engine_summary(*answer.serving, report.summary);
+    append(report.notes, engine_notes(*answer.serving));
+  }
+  if (answer.step) {
+    append(report.summary, step_summary(*answer.step));
+    report.notes.push_back(answer.step->workload);
+    if (limit) {
+      report.closing.push_back(step_fit_text(*answer.step, answer.fit, *limit));
+    }
+    add_step_text(*answer.step, report);
+  }
+  if (answer.inference) {
+    add_inference(answer, mode, TimeTables::LeftOut, report);
+  }
+  if (!limit) return;
+  std::string each = stage_limits_text(*limit);
+  if (!each.empty()) report.notes.push_back(std::move(each));
+  if (!answer.step && !answer.serving) {
+    report.closing.push_back(state_fit_text(answer, mode));
+  }
 }
 
 // Returns empty if the budget is not known; the diagnostics explain why.
@@ -150,8 +158,6 @@ std::optional<Report> check_report(Context& context, const Session& session) {
   }
   if (!use_baseline(context, {{"", &context.diags}})) return std::nullopt;
   Report report;
-  report.command = "check";
-  report.diagnostics = &context.diags;
   report.diagnostics_are_the_answer = true;
   report.summary = summary_of(context, session);
   report.tables = {placements_table(session), corrections_table(session),
@@ -164,32 +170,7 @@ std::optional<Report> check_report(Context& context, const Session& session) {
                            slices_text(mesh, *session.slices));
   }
   add_topology(context, report);
-  if (answer) {
-    add_checked_budget(context, *answer, report);
-    if (answer->serving) add_checked_serving(*answer->serving, report);
-    if (answer->step) {
-      for (auto& entry : step_summary(*answer->step)) {
-        report.summary.push_back(std::move(entry));
-      }
-      report.notes.push_back(answer->step->workload);
-      if (answer->budget.limit) {
-        report.closing.push_back(
-            step_fit_text(*answer->step, answer->fit, *answer->budget.limit));
-      }
-      add_step_text(*answer->step, report);
-    }
-    if (answer->inference) {
-      add_inference(*answer, options.planning.mode, TimeTables::LeftOut,
-                    report);
-    }
-    if (answer->budget.limit) {
-      std::string each = stage_limits_text(*answer->budget.limit);
-      if (!each.empty()) report.notes.push_back(std::move(each));
-    }
-    if (!answer->step && !answer->serving && answer->budget.limit) {
-      report.closing.push_back(state_fit_text(*answer, options.planning.mode));
-    }
-  }
+  if (answer) add_answer(context, *answer, report);
   report.headline = {verdict(context.diags, session)};
   if (const auto first = first_shown(context.diags, options.output.quiet)) {
     report.next_step =
@@ -200,24 +181,27 @@ std::optional<Report> check_report(Context& context, const Session& session) {
 
 // Returns one row per edit, for programs.
 Table fixes_table(const std::vector<AppliedFix>& applied) {
-  std::vector<Row> rows;
-  for (const AppliedFix& fix : applied) {
-    rows.push_back({code_id(fix.code), fix.file, Count{fix.line},
-                    Prose{fix.text}, ByteSize{fix.bytes_per_device},
-                    YesNo{true}});
-  }
-  Table table{"fixes",
-              "",
-              {left("code"), left("file"), right("line"), left("text", "fix"),
-               right("bytes_per_device", "per device"), left("applied")},
-              rows_of(std::move(rows))};
-  table.audience = Audience::Programs;
-  return table;
+  return table_of("fixes", "", applied,
+                  {{left("code"), [](auto& f) { return code_id(f.code); }},
+                   {left("file"), &AppliedFix::file},
+                   {right("line"), [](auto& f) { return Count{f.line}; }},
+                   {left("text", "fix"), [](auto& f) { return Prose{f.text}; }},
+                   {right("bytes_per_device", "per device"),
+                    [](auto& f) { return ByteSize{f.bytes_per_device}; }},
+                   {left("applied"), [](auto&) { return YesNo{true}; }}},
+                  Audience::Programs);
 }
 
-// Returns which rules cannot be edited, whatever the fix.
-std::vector<std::string> uneditable(const PlanRequest& planning) {
+// Returns "fixed rules.yaml:3 SP103: move rule 2 above rule 1" for each fix,
+// and which rules cannot be edited, whatever the fix.
+std::vector<std::string> fix_notes(const std::vector<AppliedFix>& applied,
+                                   const PlanRequest& planning) {
   std::vector<std::string> lines;
+  for (const AppliedFix& fix : applied) {
+    lines.push_back("fixed " + fix.file + ":" + std::to_string(fix.line) + " " +
+                    code_id(fix.code) + ": " + fix.text);
+  }
+  if (lines.empty()) lines.emplace_back("No fix edits a rules file.");
   for (const std::string& rules : planning.rules) {
     if (rules.starts_with('@')) {
       lines.push_back("`" + rules + "` is a shipped set and cannot be edited.");
@@ -226,21 +210,6 @@ std::vector<std::string> uneditable(const PlanRequest& planning) {
     }
   }
   return lines;
-}
-
-// Returns "fixed rules.yaml:3 SP103: move rule 2 above rule 1" for each fix.
-std::vector<std::string> fixed_lines(const std::vector<AppliedFix>& applied) {
-  std::vector<std::string> lines;
-  for (const AppliedFix& fix : applied) {
-    lines.push_back("fixed " + fix.file + ":" + std::to_string(fix.line) + " " +
-                    code_id(fix.code) + ": " + fix.text);
-  }
-  return lines;
-}
-
-// Ends the command for a plan whose budget is not known.
-Exit finish_without_budget(Context& context, const Session& session) {
-  return finish_incomplete(context, plan_report(context, session, "check"));
 }
 
 // Escapes control characters, since anybody may have written the rules. A file
@@ -261,7 +230,9 @@ Exit run_fix(Context& context) {
   if (!run) return Exit::CouldNotRun;
   context.diags = std::move(run->diags);
   std::optional<Report> report = check_report(context, run->session);
-  if (!report) return finish_without_budget(context, run->session);
+  if (!report) {
+    return finish_incomplete(context, plan_report(context, run->session));
+  }
   if (context.options.check.diff) {
     const bool terminal = context.options.output.file.value_or("-") == "-" &&
                           context.host.is_terminal(Stream::Out);
@@ -275,13 +246,11 @@ Exit run_fix(Context& context) {
   }
   if (!write_fixes(*run, context.host, context.diags)) return Exit::CouldNotRun;
   report->tables.push_back(fixes_table(run->applied));
-  std::vector<std::string> lines = fixed_lines(run->applied);
-  if (lines.empty()) lines.emplace_back("No fix edits a rules file.");
-  for (std::string& line : uneditable(context.options.planning)) {
-    lines.push_back(std::move(line));
-  }
-  report->notes.insert(report->notes.begin(), lines.begin(), lines.end());
-  return finish(context, *std::move(report));
+  std::vector<std::string> notes =
+      fix_notes(run->applied, context.options.planning);
+  append(notes, std::move(report->notes));
+  report->notes = std::move(notes);
+  return finish(context, std::move(report));
 }
 
 // `check` without MODEL checks every target of the configuration.
@@ -301,9 +270,7 @@ std::string targets_verdict(const Diagnostics& diags,
   int64_t broken = 0;
   int64_t allowed = 0;
   for (const CheckedTarget& target : checked) {
-    const bool any = target.diags.count(Severity::Error) > 0 ||
-                     target.diags.count(Severity::Warning) > 0;
-    found += any ? 1 : 0;
+    found += counts_text(target.diags).empty() ? 0 : 1;
     broken += target.session ? 0 : 1;
     allowed += target.diags.allowed();
   }
@@ -334,26 +301,20 @@ Table with_targets(const std::vector<std::pair<std::string, Table>>& parts) {
 }
 
 Table targets_table(const std::vector<CheckedTarget>& checked) {
-  std::vector<Row> rows;
-  for (const CheckedTarget& target : checked) {
-    const int64_t errors = target.diags.count(Severity::Error);
-    rows.push_back(
-        {target.name,
-         target.session ? Cell(Count{target.session->plan.mesh.devices()})
-                        : Cell(),
-         fullest_device(target), Count{errors},
-         Count{target.diags.count(Severity::Warning)}, YesNo{errors > 0}});
-  }
-  Table table{"targets",
-              "",
-              {{"target", "target", Align::Left, true},
-               right("devices"),
-               right("memory_per_device", "per device"),
-               right("errors"),
-               right("warnings"),
-               left("failed")},
-              rows_of(std::move(rows))};
-  return table;
+  return table_of(
+      "targets", "", checked,
+      {{elastic("target"), &CheckedTarget::name},
+       {right("devices"),
+        [](auto& t) {
+          return t.session ? Cell(Count{t.session->plan.mesh.devices()})
+                           : Cell();
+        }},
+       {right("memory_per_device", "per device"), fullest_device},
+       {right("errors"),
+        [](auto& t) { return Count{t.diags.count(Severity::Error)}; }},
+       {right("warnings"),
+        [](auto& t) { return Count{t.diags.count(Severity::Warning)}; }},
+       {left("failed"), [](auto& t) { return YesNo{t.diags.has_errors()}; }}});
 }
 
 // The configuration, and its targets that this run checks.
@@ -400,28 +361,24 @@ Exit check_targets(Context& context) {
   WorkProgress work(context.progress, "target", checked.size());
   parallel_for(std::ssize(checked), thread_count(context.options.planning.jobs),
                [&](int64_t i) {
-                 const Target& target = asked->targets[static_cast<size_t>(i)];
+                 const Target& target = nth(asked->targets, i);
                  work.begin(target.name);
                  std::vector<Setting> settings =
                      target_settings(asked->config.settings, target.settings);
-                 settings.insert(settings.end(), severities.begin(),
-                                 severities.end());
-                 checked[static_cast<size_t>(i)] =
+                 append(settings, severities);
+                 nth(checked, i) =
                      check_target(target, settings, Fixes::Find, host);
                });
   std::vector<NamedFindings> named;
+  std::vector<TargetFindings> found;
   for (CheckedTarget& target : checked) {
     named.push_back({target.name, &target.diags});
-  }
-  if (!use_baseline(context, named)) return Exit::CouldNotRun;
-  std::vector<FindingsOf> found;
-  for (const CheckedTarget& target : checked) {
     found.push_back({target.name, &target.diags});
   }
+  if (!use_baseline(context, named)) return Exit::CouldNotRun;
   add_findings_of(found, context.diags);
 
   Report report;
-  report.command = "check";
   report.main_file = asked->config.files.front();
   report.diagnostics_are_the_answer = true;
   const auto count = [&](auto&& is_one) {
@@ -435,44 +392,27 @@ Exit check_targets(Context& context) {
       {"errors", Count{context.diags.count(Severity::Error)}},
       {"warnings", Count{context.diags.count(Severity::Warning)}}};
   report.tables = {targets_table(checked)};
-  std::vector<std::pair<std::string, Table>> parts[3];
-  for (const CheckedTarget& target : checked) {
-    if (!target.session) continue;
-    parts[0].emplace_back(target.name, placements_table(*target.session));
-    parts[1].emplace_back(target.name, corrections_table(*target.session));
-    parts[2].emplace_back(target.name, rules_table(*target.session));
-  }
-  for (const auto& part : parts) {
-    if (!part.empty()) report.tables.push_back(with_targets(part));
+  for (auto* table_of_target :
+       {placements_table, corrections_table, rules_table}) {
+    std::vector<std::pair<std::string, Table>> parts;
+    for (const CheckedTarget& target : checked) {
+      if (!target.session) continue;
+      parts.emplace_back(target.name, table_of_target(*target.session));
+    }
+    if (!parts.empty()) report.tables.push_back(with_targets(parts));
   }
   report.headline = {targets_verdict(context.diags, checked)};
   return finish_in_part(context, std::move(report));
 }
 
-}  // namespace
-
-Exit run_check(Context& context) {
-  if (context.options.arguments.empty()) return check_targets(context);
-  if (context.options.check.fix) return run_fix(context);
-  const std::optional<Session> session =
-      open_session(context.options.planning, context.options.memory,
-                   context.host, context.diags, context.progress);
-  if (!session) return Exit::CouldNotRun;
-  std::optional<Report> report = check_report(context, *session);
-  if (!report) return finish_without_budget(context, *session);
-  return finish(context, *std::move(report));
-}
-
-namespace {
-
 // Reports flags of the command line that only a target may set.
 void validate_targets(std::span<const Setting> given, Diagnostics& diags) {
+  constexpr std::string_view kOfAll =
+      "jobs deny allow exit-zero config isolated max-memory target baseline "
+      "write-baseline";
   for (const Setting& setting : given) {
-    const std::string_view name = setting.flag->name;
-    if (setting.flag->group == "Output" || name == "jobs" || name == "deny" ||
-        name == "allow" || name == "exit-zero" || name == "config" ||
-        name == "isolated" || name == "max-memory" || name == "target" ||
-        name == "baseline" || name == "write-baseline") {
+    if (setting.flag->group == "Output" ||
+        has_word(kOfAll, setting.flag->name)) {
       continue;
     }
     diags
@@ -484,8 +424,18 @@ void validate_targets(std::span<const Setting> given, Diagnostics& diags) {
 
 }  // namespace
 
-const std::vector<Flag>& check_flags() {
-  static const std::vector<Flag> kFlags = {
+Exit run_check(Context& context) {
+  if (context.options.arguments.empty()) return check_targets(context);
+  if (context.options.check.fix) return run_fix(context);
+  const std::optional<Session> session = open_session(context);
+  if (!session) return Exit::CouldNotRun;
+  std::optional<Report> report = check_report(context, *session);
+  if (report) return finish(context, std::move(report));
+  return finish_incomplete(context, plan_report(context, *session));
+}
+
+std::vector<Flag> check_flags() {
+  return {
       {"fix", Takes::Nothing, "", "Diagnostics",
        "apply fixes to the rules files", "check",
        [](auto&, auto& o, auto&) {
@@ -497,7 +447,6 @@ const std::vector<Flag>& check_flags() {
        "with --fix: show the edits without writing", "check",
        [](auto&, auto& o, auto&) { o.check.diff = true; }, false, false},
   };
-  return kFlags;
 }
 
 void validate_check(std::span<const Setting> given, const Options& options,

@@ -10,6 +10,7 @@
 #include "base/words.h"
 #include "cli/args.h"
 #include "cli/commands.h"
+#include "cli/flag_values.h"
 #include "cli/flags.h"
 #include "cli/options.h"
 #include "cli/output.h"
@@ -26,15 +27,6 @@ std::vector<std::string> command_names() {
   return names;
 }
 
-std::vector<std::string> code_names() {
-  std::vector<std::string> names;
-  for (const CodeInfo& info : all_codes()) {
-    names.push_back(code_id(info.code));
-    names.emplace_back(info.name);
-  }
-  return names;
-}
-
 // Returns "@llama" and so on.
 std::vector<std::string> rule_set_names() {
   std::vector<std::string> names;
@@ -46,65 +38,41 @@ std::vector<std::string> rule_set_names() {
   return names;
 }
 
-// Returns the readings, two of which `diff --semantics` expects.
-std::vector<std::string> reading_names() {
-  return all_names(framework_semantics());
-}
-
 // Returns the possible values of a flag; empty for free text and for files.
 std::vector<std::string> values_of(const Flag& flag) {
   if (flag.takes == Takes::Choice) return flag.choices();
   if (flag.name == "rules" || flag.name == "before" || flag.name == "after") {
     return rule_set_names();
   }
-  if (flag.name == "semantics") return reading_names();
+  if (flag.name == "semantics") return all_names(framework_semantics());
   if (flag.name == "hardware") return shipped_names(kHardwareFolder);
   if (flag.name == "topology") return topology_examples();
-  if (flag.name == "allow") return code_names();
-  if (flag.name == "deny") {
-    std::vector<std::string> names = code_names();
-    names.emplace_back("warnings");
-    return names;
+  if (flag.name == "allow" || flag.name == "deny") {
+    std::vector<std::string> words = code_words();
+    if (flag.name == "deny") words.emplace_back("warnings");
+    return words;
   }
   return {};
 }
 
-std::string flag_words(const Flag& flag) {
-  std::string text = "--" + std::string(flag.name);
-  if (flag.letter != 0) text += std::string(" -") + flag.letter;
-  return text;
+// Returns all spellings of a flag: "--mesh|-m".
+std::string spellings(const Flag& flag, const std::string& between) {
+  const std::string name = "--" + std::string(flag.name);
+  return flag.letter == 0 ? name : name + between + "-" + flag.letter;
 }
 
 std::string flags_of(const Command& command) {
   std::string text;
   for (const Flag& flag : flags()) {
-    if (is_accepted_by(flag, command.name)) text += flag_words(flag) + " ";
+    if (is_accepted_by(flag, command.name)) text += spellings(flag, " ") + " ";
   }
   return text + "--help";
 }
 
-// Returns the words for a command's arguments; empty if they are files.
-std::vector<std::string> argument_words(const Command& command) {
-  switch (command.arguments.at(0).kind) {
-    case Argument::Kind::Code:
-      return code_names();
-    case Argument::Kind::Topic:
-      return topic_names();
-    case Argument::Kind::Shell:
-      return shell_names();
-    case Argument::Kind::Model:
-    case Argument::Kind::Plan:
-    case Argument::Kind::Folder:
-      break;
-  }
-  return {};
-}
-
-// Returns a pattern of `case` that matches all spellings of a flag.
-std::string case_pattern(const Flag& flag) {
-  std::string text = "--" + std::string(flag.name);
-  if (flag.letter != 0) text += std::string("|-") + flag.letter;
-  return text;
+// Returns the words for a command's first argument; "" if it is a file.
+std::string argument_words(const Command& command) {
+  const auto words = command.arguments.at(0).words;
+  return words == nullptr ? "" : joined(words(), " ");
 }
 
 // The script finds the command: the first word that is neither a flag nor a
@@ -114,17 +82,17 @@ std::string bash_script() {
   std::string values;
   for (const Flag& flag : flags()) {
     if (flag.takes == Takes::Nothing) continue;
-    valued += (valued.empty() ? "" : "|") + case_pattern(flag);
+    valued += (valued.empty() ? "" : "|") + spellings(flag, "|");
     const std::string words = joined(values_of(flag), " ");
     const bool files = flag.takes == Takes::File;
-    values += "    " + case_pattern(flag) + ")\n      COMPREPLY=($(compgen" +
+    values += "    " + spellings(flag, "|") + ")\n      COMPREPLY=($(compgen" +
               (words.empty() ? "" : " -W '" + words + "'") +
               (files ? " -f" : "") + (words.empty() && !files ? " -W ''" : "") +
               " -- \"$current\"))\n      return ;;\n";
   }
   std::string per_command;
   for (const Command& command : commands()) {
-    const std::string words = joined(argument_words(command), " ");
+    const std::string words = argument_words(command);
     per_command += "    " + std::string(command.name) + ")\n      flags='" +
                    flags_of(command) + "'\n      words='" + words + "'\n" +
                    "      files=" + (words.empty() ? "1" : "''") + " ;;\n";
@@ -167,13 +135,7 @@ std::string bash_script() {
 // backslashes, which the two treat differently.
 std::string shell_quoted(std::string_view text) {
   std::string result;
-  for (char c : text) {
-    if (c == '\'') {
-      result += "'\\''";
-    } else {
-      result += c;
-    }
-  }
+  for (char c : text) result += c == '\'' ? "'\\''" : std::string(1, c);
   return result;
 }
 
@@ -212,7 +174,7 @@ std::string zsh_script() {
   for (const Command& command : commands()) {
     const std::string name(command.name);
     names += "    '" + name + ":" + zsh_escaped(command.summary) + "'\n";
-    const std::string words = joined(argument_words(command), " ");
+    const std::string words = argument_words(command);
     cases += "    " + name + ")\n      _arguments \\\n";
     for (const Flag& flag : flags()) {
       if (is_accepted_by(flag, command.name)) cases += zsh_flag(flag);
@@ -267,7 +229,7 @@ std::string fish_command(const Command& command) {
   text.append(" -d '").append(shell_quoted(command.summary)).append("'\n");
   text.append("complete -c shardplan -n '__fish_seen_subcommand_from ");
   text.append(command.name).append("'");
-  const std::string words = joined(argument_words(command), " ");
+  const std::string words = argument_words(command);
   if (words.empty()) return text.append(" -F\n");
   return text.append(" -a '").append(words).append("'\n");
 }
@@ -286,20 +248,12 @@ std::vector<std::string> shell_names() { return {"bash", "zsh", "fish"}; }
 
 Exit run_completion(Context& context) {
   const std::string& shell = context.options.arguments[0];
-  std::string script;
-  if (shell == "bash") {
-    script = bash_script();
-  } else if (shell == "zsh") {
-    script = zsh_script();
-  } else if (shell == "fish") {
-    script = fish_script();
-  } else {
-    context.diags.error(Code::Usage, {}, "unknown shell " + in_backticks(shell))
-        .help("use `bash`, `zsh` or `fish`");
-    return Exit::CouldNotRun;
-  }
-  return finish_with(context,
-                     [&](const TextSink& sink) { return sink(script); });
+  if (shell == "bash") return finish_text(context, bash_script());
+  if (shell == "zsh") return finish_text(context, zsh_script());
+  if (shell == "fish") return finish_text(context, fish_script());
+  context.diags.error(Code::Usage, {}, "unknown shell " + in_backticks(shell))
+      .help("use `bash`, `zsh` or `fish`");
+  return Exit::CouldNotRun;
 }
 
 }  // namespace shardplan::cli

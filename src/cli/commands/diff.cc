@@ -2,8 +2,6 @@
 // `shardplan diff A B`: which tensors two saved plans place differently, and
 // how that changes the fullest device. (cli/commands/rule_diff.h compares two
 // sets of rules, cli/commands/semantics.h implements --semantics.)
-#include "cli/commands/diff.h"
-
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -15,6 +13,7 @@
 
 #include <fmt/format.h>
 
+#include "base/checked.h"
 #include "base/parallel.h"
 #include "base/text.h"
 #include "base/words.h"
@@ -38,12 +37,19 @@ namespace shardplan::cli {
 namespace {
 
 enum class Change : uint8_t { Changed, Added, Removed };
+// In the order of Change.
+constexpr std::array<std::string_view, 3> kChangeNames = {"changed", "added",
+                                                          "removed"};
+constexpr std::array<std::string_view, 3> kChangeSigns = {"~", "+", "-"};
 
 // One tensor that differs between the plans, or that only one of them has.
 struct Difference {
-  Change change = Change::Changed;
   std::optional<size_t> before;  // index in the first plan
   std::optional<size_t> after;   // index in the second plan
+
+  Change change() const {
+    return !before ? Change::Added : !after ? Change::Removed : Change::Changed;
+  }
 };
 
 struct Side {
@@ -61,11 +67,7 @@ struct Comparison {
   int64_t same = 0;
 
   int64_t count(Change change) const {
-    int64_t total = 0;
-    for (const Difference& difference : differences) {
-      if (difference.change == change) ++total;
-    }
-    return total;
+    return std::ranges::count(differences, change, &Difference::change);
   }
 };
 
@@ -94,46 +96,17 @@ Comparison compare(const Side& a, const Side& b) {
   std::vector<bool> known(count);
   for (size_t i = 0; i < a.saved.manifest.size(); ++i) {
     const std::optional<size_t> found = find_in_b(i);
-    if (!found) {
-      comparison.differences.push_back({Change::Removed, i, std::nullopt});
-      continue;
-    }
-    known[*found] = true;
-    if (same_placement(a.of(i), b.of(*found))) {
+    if (found) known[*found] = true;
+    if (found && same_placement(a.of(i), b.of(*found))) {
       ++comparison.same;
     } else {
-      comparison.differences.push_back({Change::Changed, i, *found});
+      comparison.differences.push_back({i, found});
     }
   }
   for (size_t i = 0; i < known.size(); ++i) {
-    if (known[i]) continue;
-    comparison.differences.push_back({Change::Added, std::nullopt, i});
+    if (!known[i]) comparison.differences.push_back({std::nullopt, i});
   }
   return comparison;
-}
-
-std::string_view change_name(Change change) {
-  switch (change) {
-    case Change::Changed:
-      return "changed";
-    case Change::Added:
-      return "added";
-    case Change::Removed:
-      break;
-  }
-  return "removed";
-}
-
-std::string_view change_sign(Change change) {
-  switch (change) {
-    case Change::Changed:
-      return "~";
-    case Change::Added:
-      return "+";
-    case Change::Removed:
-      break;
-  }
-  return "-";
 }
 
 std::string_view name_of(const Difference& difference, const Side& a,
@@ -149,14 +122,12 @@ std::pair<const Placement*, const Placement*> placements_of(
           difference.after ? &b.of(*difference.after) : nullptr};
 }
 
-template <typename Get>
 std::pair<Cell, Cell> both(
-    const std::pair<const Placement*, const Placement*>& placements, Get get) {
-  const auto cell = [&](const Placement* placement) -> Cell {
-    if (placement == nullptr) return std::monostate{};
-    return get(*placement);
-  };
-  return {cell(placements.first), cell(placements.second)};
+    const std::pair<const Placement*, const Placement*>& placements,
+    Cell (*cell)(const Placement&)) {
+  const auto& [before, after] = placements;
+  return {before == nullptr ? Cell() : cell(*before),
+          after == nullptr ? Cell() : cell(*after)};
 }
 
 Cell dtype_cell(const Placement& p) {
@@ -164,9 +135,8 @@ Cell dtype_cell(const Placement& p) {
 }
 Cell shape_cell(const Placement& p) { return Dims{p.type.shape}; }
 Cell spec_cell(const Placement& p) { return p.spec; }
-Cell view_cell(const Placement& p) {
-  return p.view.empty() ? Cell() : Cell(p.view);
-}
+Cell bytes_cell(const Placement& p) { return ByteSize{p.bytes_per_device}; }
+Cell view_cell(const Placement& p) { return text_cell(p.view); }
 
 // Returns the rank that holds the tensor on the side where it has this index.
 Cell whole_placement_cell(const Side& side,
@@ -192,14 +162,10 @@ Table changes_table(const Comparison& comparison, const Side& a,
     for (const Difference& difference : comparison.differences) {
       const auto placements = placements_of(difference, a, b);
       Row row = {std::string(name_of(difference, a, b)),
-                 std::string(change_name(difference.change))};
-      const auto bytes = [](const Placement& p) -> Cell {
-        return ByteSize{p.bytes_per_device};
-      };
-      for (auto [before, after] :
-           {both(placements, dtype_cell), both(placements, shape_cell),
-            both(placements, spec_cell), both(placements, bytes),
-            both(placements, view_cell)}) {
+                 std::string(nth(kChangeNames, difference.change()))};
+      for (auto* cell :
+           {dtype_cell, shape_cell, spec_cell, bytes_cell, view_cell}) {
+        auto [before, after] = both(placements, cell);
         row.push_back(std::move(before));
         row.push_back(std::move(after));
       }
@@ -255,7 +221,6 @@ void add_lines(const Comparison& comparison, std::span<const uint32_t> members,
                const std::string& label, const Side& a, const Side& b,
                std::vector<Row>& rows) {
   const Difference& difference = comparison.differences[members.front()];
-  const auto count = std::ssize(members);
   std::vector<size_t> were;
   std::vector<size_t> are;
   for (const uint32_t member : members) {
@@ -264,10 +229,10 @@ void add_lines(const Comparison& comparison, std::span<const uint32_t> members,
     if (each.after) are.push_back(*each.after);
   }
   const auto placements = placements_of(difference, a, b);
-  const bool changed = difference.change == Change::Changed;
-  std::string sign(change_sign(difference.change));
+  const bool changed = difference.change() == Change::Changed;
+  std::string sign(nth(kChangeSigns, difference.change()));
   std::string name = label;
-  if (count > 1) name += " ×" + std::to_string(count);
+  if (members.size() > 1) name += " ×" + std::to_string(members.size());
   const auto add = [&](const char* what, std::pair<Cell, Cell> cells) {
     rows.push_back({std::exchange(sign, ""), std::exchange(name, ""),
                     std::string(what), std::move(cells.first), std::string("→"),
@@ -312,15 +277,13 @@ Table folded_table(const Comparison& comparison, const Side& a, const Side& b,
       add_lines(comparison, members.of(i), labels[i], a, b, rows);
     }
   }
-  Table table;
-  table.id = "differences";
-  table.audience = Audience::People;
-  table.show_header = false;
-  table.columns = {left("change", ""), {"parameter", "", Align::Left, true},
-                   left("what", ""),   left("before", ""),
-                   left("arrow", ""),  left("after", "")};
-  table.rows = rows_of(std::move(rows));
-  return table;
+  return {.id = "differences",
+          .columns = {left("change", ""), elastic("parameter", ""),
+                      left("what", ""), left("before", ""), left("arrow", ""),
+                      left("after", "")},
+          .rows = rows_of(std::move(rows)),
+          .audience = Audience::People,
+          .show_header = false};
 }
 
 std::optional<Side> read_side(const SourcePtr& source, Diagnostics& diags) {
@@ -338,8 +301,7 @@ std::optional<std::array<Side, 2>> read_sides(
   std::array<std::optional<Side>, 2> read;
   std::array<Diagnostics, 2> found = {diags.fresh(), diags.fresh()};
   parallel_for(2, thread_count(0), [&](int64_t i) {
-    const auto side = static_cast<size_t>(i);
-    read.at(side) = read_side(sides.at(side).file, found.at(side));
+    nth(read, i) = read_side(nth(sides, i).file, nth(found, i));
   });
   for (const Diagnostics& of_side : found) diags.add_all(of_side);
   if (!read[0] || !read[1]) return std::nullopt;
@@ -386,25 +348,16 @@ std::string mesh_line(const Mesh& mesh) {
          plural(mesh.devices(), "device") + ")";
 }
 
-}  // namespace
-
-namespace {
-
 // Flags that apply to rules only, and are rejected for saved plans.
 constexpr std::string_view kOfRules = "dialect table axes jobs names fail-on";
-
-bool is_of_rules(std::string_view flag) { return has_word(kOfRules, flag); }
 
 // Reads an argument. A shipped set or a folder is never a plan; the text of a
 // file decides.
 std::optional<RuleSide> read_argument(const std::string& path,
                                       Context& context) {
-  const auto info = path == "-" || path.starts_with('@')
-                        ? std::nullopt
-                        : context.host.file_info(path);
-  if (path.starts_with('@') || (info && info->directory)) {
-    return RuleSide{path, nullptr};
-  }
+  if (path.starts_with('@')) return RuleSide{path, nullptr};
+  const auto info = path == "-" ? std::nullopt : context.host.file_info(path);
+  if (info && info->directory) return RuleSide{path, nullptr};
   context.progress.stage("reading " + path);
   SourcePtr file = read_source(path, kWholeFile, context.host, context.diags);
   if (file == nullptr) return std::nullopt;
@@ -415,19 +368,9 @@ bool holds_plan(const RuleSide& side) {
   return side.file != nullptr && is_plan(side.file->text());
 }
 
-Exit refuse_mixed(const RuleSide& plan, const RuleSide& other,
-                  Diagnostics& diags) {
-  diags
-      .error(Code::Usage, {},
-             in_backticks(plan.path) + " is a saved plan, but " +
-                 in_backticks(other.path) + " is not")
-      .help("`diff` compares two saved plans or two rules files");
-  return Exit::CouldNotRun;
-}
-
 Exit diff_plans(Context& context, const std::array<RuleSide, 2>& sides) {
   for (const auto& [flag, value] : context.options.given) {
-    if (!is_of_rules(flag)) continue;
+    if (!has_word(kOfRules, flag)) continue;
     context.diags
         .error(Code::Usage, {},
                "`--" + std::string(flag) + "` does not apply to saved plans")
@@ -442,7 +385,6 @@ Exit diff_plans(Context& context, const std::array<RuleSide, 2>& sides) {
   const bool same_mesh = a.saved.plan.mesh == b.saved.plan.mesh;
 
   Report report;
-  report.command = context.options.command;
   add_summary(comparison, a, b, report);
   report.headline = {"mesh " + mesh_line(a.saved.plan.mesh)};
   if (!same_mesh) report.headline[0] += " → " + mesh_line(b.saved.plan.mesh);
@@ -452,47 +394,10 @@ Exit diff_plans(Context& context, const std::array<RuleSide, 2>& sides) {
         folded_table(comparison, a, b, context.options.output.expand));
   }
   report.closing = {last_line(comparison, a, b, context.options.output.exact)};
-  const Exit exit = finish(context, std::move(report));
   const bool differ = !comparison.differences.empty() || !same_mesh;
-  return exit == Exit::Fine && differ && context.options.diff.exit_code
-             ? Exit::Findings
-             : exit;
+  return finish(context, std::move(report),
+                differ && context.options.diff.exit_code);
 }
-
-}  // namespace
-
-Exit run_diff(Context& context) {
-  if (!context.options.diff.semantics.empty()) return diff_semantics(context);
-  if (!context.options.diff.before.empty()) return diff_model(context);
-  const std::vector<std::string>& arguments = context.options.arguments;
-  std::vector<std::string> named = context.options.diff.names;
-  named.insert(named.end(), arguments.begin(), arguments.end());
-  if (std::ranges::count(named, "-") > 1) {
-    context.diags.error(Code::Usage, {}, "standard input can be read only once")
-        .help("use files for the others");
-    return Exit::CouldNotRun;
-  }
-  auto a = read_argument(arguments[0], context);
-  auto b = read_argument(arguments[1], context);
-  if (!a || !b) return Exit::CouldNotRun;
-  if (holds_plan(*a) != holds_plan(*b)) {
-    return holds_plan(*a) ? refuse_mixed(*a, *b, context.diags)
-                          : refuse_mixed(*b, *a, context.diags);
-  }
-  const std::array<RuleSide, 2> sides = {*std::move(a), *std::move(b)};
-  if (holds_plan(sides[0])) return diff_plans(context, sides);
-  const Exit exit = diff_rules(context, sides);
-  for (Diagnostic& each : context.diags.all()) {
-    if (each.code != Code::UnrecognizedFormat) continue;
-    each.help.emplace_back(
-        "`diff` compares two saved plans or two rules files; `shardplan diff "
-        "MODEL --before OLD --after NEW -m MESH` compares rules on a model");
-    break;
-  }
-  return exit;
-}
-
-namespace {
 
 void set_fail_on(const Setting& setting, Options& options, Diagnostics& diags) {
   FailOn fail_on;
@@ -500,23 +405,18 @@ void set_fail_on(const Setting& setting, Options& options, Diagnostics& diags) {
   for (const std::string& text : split_list(setting.value)) {
     if (add_fail_on(text, fail_on)) continue;
     fine = false;
-    auto problem = diags.error(
-        Code::Usage, setting.where,
-        in_backticks(text) + " in " + title_of(setting) + " is not known");
     const std::vector<std::string> forms = fail_on_forms();
-    if (const auto near = nearest(text, forms)) {
-      problem.help("did you mean `" + *near + "`?");
-    }
-    problem.help("valid conditions: " + quoted_names(forms));
+    suggest(diags.error(Code::Usage, setting.where,
+                        in_backticks(text) + " in " + title_of(setting) +
+                            " is not known"),
+            text, forms)
+        .help("valid conditions: " + quoted_names(forms));
   }
   if (fine) options.diff.fail_on = fail_on;
 }
 
 void set_semantics(const Setting& setting, Options& options,
                    Diagnostics& diags) {
-  std::vector<std::string> known;
-  for (const FrameworkSemantics& reading : framework_semantics())
-    known.emplace_back(reading.name);
   const std::vector<std::string> names = split_list(setting.value);
   bool fine = names.size() == 2;
   if (!fine) {
@@ -531,15 +431,83 @@ void set_semantics(const Setting& setting, Options& options,
     fine = false;
     suggest(diags.error(Code::Usage, setting.where,
                         "unknown reading " + in_backticks(name)),
-            name, known, "`shardplan list readings` shows all");
+            name, all_names(framework_semantics()),
+            "`shardplan list readings` shows all");
   }
   if (fine) options.diff.semantics = names;
 }
 
+// Reports flags that cannot be used with the flag `with`, which selects what is
+// compared.
+void refuse_together(std::span<const Setting> given, const std::string& with,
+                     const std::string& help, bool (*refused)(const Flag&),
+                     Diagnostics& diags) {
+  for (const Setting& setting : given) {
+    if (!refused(*setting.flag)) continue;
+    auto problem = diags.error(
+        Code::Usage, {},
+        title_of(setting) + " cannot be used with `--" + with + "`");
+    if (!help.empty()) problem.help(help);
+  }
+}
+
+void validate_model_diff(std::span<const Setting> given,
+                         const DiffRequest& request, Diagnostics& diags) {
+  if (request.before.empty() || request.after.empty()) {
+    const bool lacks_after = request.after.empty();
+    diags
+        .error(Code::Usage, {},
+               lacks_after ? "`--before` needs `--after`"
+                           : "`--after` needs `--before`")
+        .help(
+            "`shardplan diff MODEL --before OLD --after NEW` compares two sets "
+            "of rules; `diff OLD NEW` does so without a model");
+  }
+  refuse_together(
+      given, "before",
+      "`--before` and `--after` give the rules, MODEL the names",
+      [](const Flag& flag) {
+        return has_word("rules pattern names", flag.name);
+      },
+      diags);
+}
+
 }  // namespace
 
-const std::vector<Flag>& diff_flags() {
-  static const std::vector<Flag> kFlags = {
+Exit run_diff(Context& context) {
+  if (!context.options.diff.semantics.empty()) return diff_semantics(context);
+  if (!context.options.diff.before.empty()) return diff_model(context);
+  const std::vector<std::string>& arguments = context.options.arguments;
+  std::vector<std::string> named = context.options.diff.names;
+  append(named, arguments);
+  if (!is_stdin_read_once(named, context.diags)) return Exit::CouldNotRun;
+  auto a = read_argument(arguments[0], context);
+  auto b = read_argument(arguments[1], context);
+  if (!a || !b) return Exit::CouldNotRun;
+  if (holds_plan(*a) != holds_plan(*b)) {
+    if (holds_plan(*b)) std::swap(a, b);
+    context.diags
+        .error(Code::Usage, {},
+               in_backticks(a->path) + " is a saved plan, but " +
+                   in_backticks(b->path) + " is not")
+        .help("`diff` compares two saved plans or two rules files");
+    return Exit::CouldNotRun;
+  }
+  const std::array<RuleSide, 2> sides = {*std::move(a), *std::move(b)};
+  if (holds_plan(sides[0])) return diff_plans(context, sides);
+  const Exit exit = diff_rules(context, sides);
+  for (Diagnostic& each : context.diags.all()) {
+    if (each.code != Code::UnrecognizedFormat) continue;
+    each.help.emplace_back(
+        "`diff` compares two saved plans or two rules files; `shardplan diff "
+        "MODEL --before OLD --after NEW -m MESH` compares rules on a model");
+    break;
+  }
+  return exit;
+}
+
+std::vector<Flag> diff_flags() {
+  return {
       {"semantics", Takes::Text, "A,B", "Inputs",
        "compare two readings of one model's rules: eformer, flax, maxtext, "
        "easylm, dtensor, hf, gspmd",
@@ -567,52 +535,7 @@ const std::vector<Flag>& diff_flags() {
        "exit with 1 if they differ", "diff",
        [](auto&, auto& o, auto&) { o.diff.exit_code = true; }, false, false},
   };
-  return kFlags;
 }
-
-namespace {
-
-// Reports flags that cannot be used with the flag `with`, which selects what is
-// compared.
-void refuse_together(std::span<const Setting> given, const std::string& with,
-                     const std::string& help, bool (*refused)(const Flag&),
-                     Diagnostics& diags) {
-  for (const Setting& setting : given) {
-    if (!refused(*setting.flag)) continue;
-    auto problem = diags.error(
-        Code::Usage, {},
-        title_of(setting) + " cannot be used with `--" + with + "`");
-    if (!help.empty()) problem.help(help);
-  }
-}
-
-// --before and --after replace these flags.
-bool names_rules(const Flag& flag) {
-  return flag.name == "rules" || flag.name == "pattern";
-}
-
-void validate_model_diff(std::span<const Setting> given,
-                         const DiffRequest& request, Diagnostics& diags) {
-  if (request.before.empty() || request.after.empty()) {
-    const bool lacks_after = request.after.empty();
-    diags
-        .error(Code::Usage, {},
-               lacks_after ? "`--before` needs `--after`"
-                           : "`--after` needs `--before`")
-        .help(
-            "`shardplan diff MODEL --before OLD --after NEW` compares two sets "
-            "of rules; `diff OLD NEW` does so without a model");
-  }
-  refuse_together(
-      given, "before",
-      "`--before` and `--after` give the rules, MODEL the names",
-      [](const Flag& flag) {
-        return names_rules(flag) || flag.name == "names";
-      },
-      diags);
-}
-
-}  // namespace
 
 // Saved plans contain their own rules and meshes, and comparing only rules
 // needs neither. Such keys of a configuration are not reported: they are for
@@ -625,8 +548,7 @@ void validate_diff(std::span<const Setting> given, const Options& options,
     refuse_together(
         given, "semantics", "",
         [](const Flag& flag) {
-          return flag.name == "names" || flag.name == "fail-on" ||
-                 flag.name == "before" || flag.name == "after" ||
+          return has_word("names fail-on before after", flag.name) ||
                  needs_before(flag);
         },
         diags);
@@ -636,13 +558,14 @@ void validate_diff(std::span<const Setting> given, const Options& options,
   for (const Setting& setting : given) {
     const Flag& flag = *setting.flag;
     const bool is_of_model = makes_plan(flag) || needs_before(flag);
-    if (!is_of_model || is_of_rules(flag.name)) continue;
+    if (!is_of_model || has_word(kOfRules, flag.name)) continue;
     diags
         .error(Code::Usage, {},
                title_of(setting) + " does not apply to `diff` without " +
-                   (needs_before(flag)  ? "`--before`"
-                    : names_rules(flag) ? "`--semantics`"
-                                        : "`--semantics` or `--before`"))
+                   (needs_before(flag) ? "`--before`"
+                    : has_word("rules pattern", flag.name)
+                        ? "`--semantics`"  // --before replaces them
+                        : "`--semantics` or `--before`"))
         .help(
             "saved plans contain their own mesh, rules and placements; two "
             "rules files need nothing else");

@@ -2,9 +2,7 @@
 // `shardplan explain CODE`: the page of docs/codes, as plain text on a
 // terminal; with --matmul the spec of a matrix product, with --algorithm the
 // schedule of a collective.
-#include "cli/commands/explain.h"
-
-#include <memory>
+#include <algorithm>
 #include <string_view>
 
 #include "base/checked.h"
@@ -23,19 +21,18 @@
 namespace shardplan::cli {
 namespace {
 
-std::optional<std::string_view> page_of(Code code) {
-  for (const Page& page : code_pages()) {
-    if (page.path == code_id(code) + ".md") return page.text;
-  }
-  return std::nullopt;
+std::string_view page_of(Code code) {
+  const auto page =
+      std::ranges::find(code_pages(), code_id(code) + ".md", &Page::path);
+  SHARDPLAN_CHECK(page != code_pages().end());
+  return page->text;
 }
 
 }  // namespace
 
 Exit run_explain(Context& context) {
   const Options& options = context.options;
-  std::vector<std::string> subjects;
-  for (const std::string& word : options.arguments) subjects.push_back(word);
+  std::vector<std::string> subjects = options.arguments;
   if (options.explain.matmul != nullptr) subjects.emplace_back("--matmul");
   if (options.explain.algorithm) subjects.emplace_back("--algorithm");
   if (subjects.size() > 1) {
@@ -45,14 +42,15 @@ Exit run_explain(Context& context) {
         .help("explain one at a time");
     return Exit::CouldNotRun;
   }
-  if (options.explain.matmul != nullptr || options.explain.algorithm) {
-    auto report = options.explain.algorithm
-                      ? algorithm_report(options.explain, options.output.expand,
-                                         context.diags)
-                      : matmul_report(options.explain.matmul,
-                                      options.planning.parity, context.diags);
-    if (!report) return Exit::CouldNotRun;
-    return finish(context, *std::move(report));
+  if (options.explain.algorithm) {
+    return finish(context,
+                  algorithm_report(options.explain, options.output.expand,
+                                   context.diags));
+  }
+  if (options.explain.matmul != nullptr) {
+    return finish(context,
+                  matmul_report(options.explain.matmul, options.planning.parity,
+                                context.diags));
   }
   if (options.arguments.empty()) {
     context.diags
@@ -65,34 +63,23 @@ Exit run_explain(Context& context) {
   const std::string& word = options.arguments[0];
   const std::optional<Code> code = find_code(word);
   if (!code) {
-    std::vector<std::string> names;
-    for (const CodeInfo& info : all_codes()) {
-      names.push_back(code_id(info.code));
-      names.emplace_back(info.name);
-    }
     suggest(context.diags.error(Code::Usage, {},
                                 "unknown code " + in_backticks(word)),
-            word, names, "`shardplan list codes` shows all codes");
+            word, code_words(), "`shardplan list codes` shows all codes");
     return Exit::CouldNotRun;
   }
-  const auto page = page_of(*code);
-  SHARDPLAN_CHECK(page.has_value());
   const bool colour =
       style_of(Stream::Out, options.output, context.host).colour;
-  return finish_with(context, [&](const TextSink& sink) {
-    return sink(plain_page(*page, colour));
-  });
+  return finish_text(context, plain_page(page_of(*code), colour));
 }
 
-const std::vector<Flag>& explain_flags() {
-  static const std::vector<Flag> kFlags = {
+std::vector<Flag> explain_flags() {
+  return {
       {"matmul", Takes::Text, "SPECS", "Inputs",
        "describe a matrix product instead: \"P(dp, None) @ P(None, tp)\"",
        "explain",
-       [](auto& s, auto& o, auto&) {
-         o.explain.matmul = std::make_shared<SourceFile>("--matmul", s.value);
-       },
-       false, false},
+       [](auto& s, auto& o, auto&) { o.explain.matmul = source_of(s); }, false,
+       false},
       {"algorithm", Takes::Choice, "NAME", "Inputs",
        "collective algorithm to draw over --ranks (explain) or to run where "
        "supported (simulate)",
@@ -119,7 +106,6 @@ const std::vector<Flag>& explain_flags() {
        },
        false, false},
   };
-  return kFlags;
 }
 
 void validate_explain(std::span<const Setting> given, const Options& options,
@@ -129,11 +115,10 @@ void validate_explain(std::span<const Setting> given, const Options& options,
   }
   constexpr std::string_view kOfSchedules = "ranks kind inner expand";
   for (const Setting& setting : given) {
-    if (options.explain.algorithm ||
-        !has_word(kOfSchedules, setting.flag->name)) {
-      continue;
+    if (!options.explain.algorithm &&
+        has_word(kOfSchedules, setting.flag->name)) {
+      diags.error(Code::Usage, {}, title_of(setting) + " needs `--algorithm`");
     }
-    diags.error(Code::Usage, {}, title_of(setting) + " needs `--algorithm`");
   }
   if (options.output.format_was_given && !options.explain.matmul &&
       !options.explain.algorithm) {

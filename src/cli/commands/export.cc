@@ -4,15 +4,12 @@
 #include "io/export.h"
 
 #include <algorithm>
-#include <memory>
 #include <optional>
-#include <set>
 
 #include "base/checked.h"
 #include "base/text.h"
 #include "base/words.h"
 #include "cli/commands.h"
-#include "cli/commands/export.h"
 #include "cli/commands/simulate/model.h"
 #include "cli/flags.h"
 #include "cli/options.h"
@@ -46,33 +43,29 @@ bool rules_suffice(const Context& context, const Manifest& manifest,
 // Returns the other flags that the plan was made with: "--min-size 100
 // --no-strict".
 std::string flags_text(const PlanRequest& planning) {
-  std::string text;
-  const auto add = [&](const std::string& flag) {
-    text += (text.empty() ? "" : " ") + flag;
+  std::vector<std::string> flags;
+  const auto add = [&](bool given, const std::string& flag) {
+    if (given) flags.push_back(flag);
   };
-  if (planning.min_size != 0) {
-    add("--min-size " + std::to_string(planning.min_size));
-  }
+  add(planning.min_size != 0,
+      "--min-size " + std::to_string(planning.min_size));
   const OnIndivisible policy =
       planning.on_indivisible.value_or(OnIndivisible::Drop);
-  if (policy != OnIndivisible::Drop) {
-    add("--on-indivisible " + std::string(policy_name(policy)));
+  add(policy != OnIndivisible::Drop,
+      "--on-indivisible " + std::string(policy_name(policy)));
+  add(planning.unmatched == Unmatched::Replicate, "--unmatched replicate");
+  add(planning.unmatched == Unmatched::Auto, "--unmatched auto");
+  add(!planning.strict, "--no-strict");
+  for (const std::string& text : declaration_texts(planning.declarations)) {
+    add(true, "--declare " + text);
   }
-  if (planning.unmatched == Unmatched::Replicate) add("--unmatched replicate");
-  if (planning.unmatched == Unmatched::Auto) add("--unmatched auto");
-  if (!planning.strict) add("--no-strict");
-  for (const std::string& text_of : declaration_texts(planning.declarations)) {
-    add("--declare " + text_of);
-  }
-  if (planning.mode != Mode::Train) {
-    add("--mode " + std::string(mode_name(planning.mode)));
-  }
-  if (planning.parity) add("--parity");
-  if (planning.fallback != RulesFallback::AxisIsUnsharded) {
-    add("--fallback " + std::string(fallback_name(planning.fallback)));
-  }
-  if (planning.flax != FlaxVersion::Current) add("--flax-compat 2024");
-  return text;
+  add(planning.mode != Mode::Train,
+      "--mode " + std::string(mode_name(planning.mode)));
+  add(planning.parity, "--parity");
+  add(planning.fallback != RulesFallback::AxisIsUnsharded,
+      "--fallback " + std::string(fallback_name(planning.fallback)));
+  add(planning.flax != FlaxVersion::Current, "--flax-compat 2024");
+  return joined(flags, " ");
 }
 
 std::vector<std::string> origin_of(const PlanRequest& planning,
@@ -89,13 +82,13 @@ std::vector<std::string> origin_of(const PlanRequest& planning,
   // The shipped set that was chosen: `@llama` for `rules/models/llama.yaml`.
   if (rules.empty() && planning.pattern == nullptr && session.rules) {
     // A file may be listed more than once.
-    std::set<std::string> sets;
+    std::vector<std::string> sets;
     for (const SourcePtr& source : session.rules->sources) {
       const std::string file = file_name_of(source->name());
       const std::string set = "@" + file.substr(0, file.rfind('.'));
-      if (!sets.insert(set).second) continue;
-      rules += (rules.empty() ? "" : ", ") + set;
+      if (!contains(sets, set)) sets.push_back(set);
     }
+    rules = joined(sets, ", ");
   }
   if (!rules.empty()) lines.push_back("rules: " + rules);
   const std::string flags = flags_text(planning);
@@ -116,9 +109,7 @@ Exit run_export(Context& context) {
   const ExportTarget* target =
       find_export_target(*context.options.exporting.to);
   SHARDPLAN_CHECK(target != nullptr);
-  const std::optional<Session> session =
-      open_session(context.options.planning, context.options.memory,
-                   context.host, context.diags, context.progress);
+  const std::optional<Session> session = open_session(context);
   if (!session) return Exit::CouldNotRun;
   ExportInput input{session->model.manifest, session->plan};
   input.suffice = [&](const RuleSet& rules, const Plan& plan) {
@@ -144,23 +135,15 @@ Exit run_export(Context& context) {
   } else {
     note_hooks(input, target->name, context.diags);
   }
-  return finish_with(context,
-                     [&](const TextSink& sink) { return sink(*text); });
+  return finish_text(context, *text);
 }
 
-namespace {
-
-std::vector<std::string> target_names() { return all_names(export_targets()); }
-
-}  // namespace
-
-const std::vector<Flag>& export_flags() {
-  static const std::vector<Flag> kFlags = {
+std::vector<Flag> export_flags() {
+  return {
       {"to", Takes::Choice, "TARGET", "Output", "what to write", "export",
        [](auto& s, auto& o, auto&) { o.exporting.to = s.value; }, false, false,
-       target_names},
+       [] { return all_names(export_targets()); }},
   };
-  return kFlags;
 }
 
 }  // namespace shardplan::cli

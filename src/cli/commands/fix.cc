@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Applies the edits of fixes, in passes, and writes the files.
 #include "cli/commands/fix.h"
 
 #include <algorithm>
@@ -8,35 +9,12 @@
 
 #include "advise/rule_edit.h"
 #include "advise/what_if.h"
+#include "base/checked.h"
+#include "base/text.h"
 #include "cli/flags.h"
 #include "cli/options.h"
 
 namespace shardplan::cli {
-
-OverlayHost::OverlayHost(Host& host, std::map<std::string, std::string> files)
-    : ForwardingHost(host), files_(std::move(files)) {}
-
-std::optional<FileInfo> OverlayHost::file_info(const std::string& path) {
-  const auto found = files_.find(path);
-  if (found == files_.end()) return ForwardingHost::file_info(path);
-  return FileInfo{false, std::ssize(found->second)};
-}
-
-std::shared_ptr<const Bytes> OverlayHost::read_file(const std::string& path,
-                                                    int64_t limit,
-                                                    std::string& why) {
-  const auto found = files_.find(path);
-  if (found == files_.end()) return ForwardingHost::read_file(path, limit, why);
-  return shardplan::bytes_of(
-      limit < 0 ? found->second
-                : found->second.substr(0, static_cast<size_t>(limit)));
-}
-
-std::shared_ptr<const Bytes> OverlayHost::read_stdin(std::string& why) {
-  const auto found = files_.find(std::string(kStandardInput));
-  return found == files_.end() ? ForwardingHost::read_stdin(why)
-                               : shardplan::bytes_of(found->second);
-}
 
 namespace {
 
@@ -169,9 +147,8 @@ std::map<std::string, std::string> texts_with(
     }
   }
   for (auto& [file, all] : edits) {
-    std::ranges::stable_sort(all, [](const TextEdit& a, const TextEdit& b) {
-      return std::pair(a.where.begin, a.where.end) <
-             std::pair(b.where.begin, b.where.end);
+    std::ranges::stable_sort(all, {}, [](const TextEdit& edit) {
+      return std::pair(edit.where.begin, edit.where.end);
     });
     texts[file->name()] = edited(file->text(), all);
   }
@@ -191,9 +168,9 @@ Diagnostics fresh_diagnostics(const Options& options) {
 
 Checked check_again(const Context& context, Model model,
                     const std::map<std::string, std::string>& texts) {
-  Checked checked{std::nullopt, fresh_diagnostics(context.options)};
-  OverlayHost host(context.host, texts);
   const Options& options = context.options;
+  Checked checked{std::nullopt, fresh_diagnostics(options)};
+  OverlayHost host(context.host, texts);
   checked.session =
       open_session(options.planning, options.memory, {std::move(model), {}, {}},
                    host, checked.diags, context.progress);
@@ -315,14 +292,33 @@ bool reject_files_given_twice(const PlanRequest& planning, Host& host,
 
 }  // namespace
 
+std::optional<FileInfo> OverlayHost::file_info(const std::string& path) {
+  const auto found = files_.find(path);
+  if (found == files_.end()) return ForwardingHost::file_info(path);
+  return FileInfo{.size = std::ssize(found->second)};
+}
+
+std::shared_ptr<const Bytes> OverlayHost::read_file(const std::string& path,
+                                                    int64_t limit,
+                                                    std::string& why) {
+  const auto found = files_.find(path);
+  if (found == files_.end()) return ForwardingHost::read_file(path, limit, why);
+  return shardplan::bytes_of(
+      limit < 0 ? found->second : found->second.substr(0, to_size(limit)));
+}
+
+std::shared_ptr<const Bytes> OverlayHost::read_stdin(std::string& why) {
+  const std::string path(kStandardInput);
+  return files_.contains(path) ? read_file(path, kWholeFile, why)
+                               : ForwardingHost::read_stdin(why);
+}
+
 std::optional<FixRun> find_fixes(Context& context) {
   if (reject_files_given_twice(context.options.planning, context.host,
                                context.diags)) {
     return std::nullopt;
   }
-  std::optional<Session> session =
-      open_session(context.options.planning, context.options.memory,
-                   context.host, context.diags, context.progress);
+  std::optional<Session> session = open_session(context);
   if (!session) return std::nullopt;
   FixRun run{std::move(*session), std::move(context.diags), {}, {}};
   context.diags = fresh_diagnostics(context.options);
@@ -339,17 +335,19 @@ bool write_fixes(const FixRun& run, Host& host, Diagnostics& diags) {
     outputs.push_back(prepared(path, file, host, diags));
     if (outputs.back() == nullptr) return false;
   }
-  std::string written;
+  std::vector<std::string> written;
   auto output = outputs.begin();
   for (const auto& [path, file] : run.files) {
     OutputFile& next = **output++;
     if (!next.commit()) {
       auto report = report_unwritten_file(path, next, diags);
       report.fact("it was not changed");
-      if (!written.empty()) report.fact("already written: " + written);
+      if (!written.empty()) {
+        report.fact("already written: " + quoted_names(written, ", "));
+      }
       return false;
     }
-    written += (written.empty() ? "`" : ", `") + path + "`";
+    written.push_back(path);
   }
   return true;
 }

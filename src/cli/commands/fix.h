@@ -8,11 +8,12 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/diagnostic.h"
-#include "base/host.h"
 #include "base/forwarding_host.h"
+#include "base/host.h"
 #include "cli/commands.h"
 #include "session/session.h"
 
@@ -29,7 +30,8 @@ class OverlayHost : public ForwardingHost {
  public:
   // `host` must outlive this one. The keys of `files` are the paths that
   // callers ask for.
-  OverlayHost(Host& host, std::map<std::string, std::string> files);
+  OverlayHost(Host& host, std::map<std::string, std::string> files)
+      : ForwardingHost(host), files_(std::move(files)) {}
 
   std::optional<FileInfo> file_info(const std::string& path) override;
   std::shared_ptr<const Bytes> read_file(const std::string& path, int64_t limit,

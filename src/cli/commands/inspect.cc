@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // `shardplan inspect MODEL`: the contents of a manifest, before any rule or
 // mesh; with --shard, which device holds which slice of one parameter.
-#include "cli/commands/inspect.h"
-
 #include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <numeric>
+#include <span>
 #include <string_view>
 #include <utility>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "cli/commands.h"
 #include "cli/flag_values.h"
 #include "cli/flags.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/views/columns.h"
 #include "cli/views/parameter_report.h"
 #include "cli/views/tables.h"
 #include "core/fold.h"
@@ -30,7 +30,7 @@ namespace {
 
 constexpr size_t kLargest = 10;
 
-std::string_view facts_from_text(FactsFrom from) {
+std::string facts_from_text(FactsFrom from) {
   switch (from) {
     case FactsFrom::Config:
       return "config";
@@ -48,15 +48,13 @@ std::string_view facts_from_text(FactsFrom from) {
 std::string windows_text(const std::vector<int64_t>& windows) {
   std::map<int64_t, int64_t> layers;
   for (const int64_t window : windows) ++layers[window];
-  std::string text;
-  for (const auto& [window, count] : layers) {
-    if (window == 0) continue;
-    if (!text.empty()) text += ", ";
-    text += (window < 0 ? "unknown" : std::to_string(window)) + " on " +
-            std::to_string(count);
-  }
-  if (text.empty()) text = "none on any";
-  return text + " of " + plural(std::ssize(windows), "layer");
+  layers.erase(0);
+  const std::string text = joined_of(layers, ", ", [](const auto& entry) {
+    return (entry.first < 0 ? "unknown" : std::to_string(entry.first)) +
+           " on " + std::to_string(entry.second);
+  });
+  return (text.empty() ? "none on any" : text) + " of " +
+         plural(std::ssize(windows), "layer");
 }
 
 // Returns which state the layers cache: "kv on 12, conv+delta on 36 of 48
@@ -74,8 +72,8 @@ std::string layer_state_text(const LayerStates& state) {
     }
     std::string text = names.empty() ? "nothing" : joined(names, "+");
     if (!kind.known) text = "unknown";
-    const auto entry = std::ranges::find_if(
-        layers, [&](const auto& each) { return each.first == text; });
+    const auto entry =
+        std::ranges::find(layers, text, &decltype(layers)::value_type::first);
     if (entry == layers.end()) {
       layers.emplace_back(std::move(text), 1);
     } else {
@@ -86,42 +84,33 @@ std::string layer_state_text(const LayerStates& state) {
                                                 layers[0].first == "latent"))) {
     return "";
   }
-  std::string text;
-  for (const auto& [names, count] : layers) {
-    text += (text.empty() ? "" : ", ") + names + " on " + std::to_string(count);
-  }
-  return text + " of " + plural(std::ssize(state.layers), "layer");
+  return joined_of(layers, ", ",
+                   [](const auto& entry) {
+                     return entry.first + " on " + std::to_string(entry.second);
+                   }) +
+         " of " + plural(std::ssize(state.layers), "layer");
 }
 
 // Returns empty if no fact is known.
 std::optional<Table> facts_table(const Manifest& manifest) {
   const Facts& facts = manifest.facts;
+  const std::string from = facts_from_text(facts.from);
   std::vector<Row> rows;
-  const auto add = [&](std::string_view name,
-                       const std::optional<int64_t>& value) {
-    if (value) {
-      rows.push_back({std::string(name), Count{*value},
-                      std::string(facts_from_text(facts.from))});
-    }
-  };
   for (const FactField& field : kFactFields) {
-    add(field.name, facts.*field.member);
+    const std::optional<int64_t>& value = facts.*field.member;
+    if (value) rows.push_back({std::string(field.name), Count{*value}, from});
   }
   std::vector<int64_t> windows = facts.windows;
   // The state of layers without a window is listed below.
   if (!facts.state.layers.empty()) {
     std::ranges::replace(windows, kUnknownWindow, int64_t{0});
-    const bool none =
-        std::ranges::all_of(windows, [](int64_t w) { return w == 0; });
-    if (none) windows.clear();
+    if (std::ranges::count(windows, 0) == std::ssize(windows)) windows.clear();
   }
   if (!windows.empty()) {
-    rows.push_back({"windows", windows_text(windows),
-                    std::string(facts_from_text(facts.from))});
+    rows.push_back({"windows", windows_text(windows), from});
   }
   if (std::string state = layer_state_text(facts.state); !state.empty()) {
-    rows.push_back(
-        {"state", std::move(state), std::string(facts_from_text(facts.from))});
+    rows.push_back({"state", std::move(state), from});
   }
   if (const auto method = quantisation_by_names(manifest); !method.empty()) {
     rows.push_back({"quantised", std::string(method), "names"});
@@ -148,13 +137,12 @@ Table dtypes_table(const Manifest& manifest) {
     sum.bytes += type.bytes();
   }
   std::vector<Row> rows;
-  rows.reserve(sums.size());
   for (const auto& [dtype, sum] : sums) {
     rows.push_back({std::string(dtype_name(dtype)), Count{sum.tensors},
                     Count{sum.elements}, ByteSize{sum.bytes}});
   }
-  std::ranges::stable_sort(rows, [](const Row& a, const Row& b) {
-    return std::get<ByteSize>(a[3]).value > std::get<ByteSize>(b[3]).value;
+  std::ranges::stable_sort(rows, std::greater<>(), [](const Row& row) {
+    return std::get<ByteSize>(row[3]).value;
   });
   return {"dtypes",
           "By dtype",
@@ -162,160 +150,96 @@ Table dtypes_table(const Manifest& manifest) {
           rows_of(std::move(rows))};
 }
 
-std::vector<Column> parameter_columns() {
-  return {{"parameter", "parameter", Align::Left, true},
-          left("dtype"),
-          left("shape"),
-          right("elements"),
+// `what` is "parameter" or "buffer".
+std::vector<Column> tensor_columns(const char* what) {
+  return {elastic(what), left("dtype"), left("shape"), right("elements"),
           right("bytes")};
 }
 
-Row parameter_row(std::string name, const TensorType& type) {
+Row tensor_row(std::string name, const TensorType& type) {
   return {std::move(name), std::string(dtype_name(type.dtype)),
           Dims{type.shape}, Count{type.elements()}, ByteSize{type.bytes()}};
 }
 
-struct Layers {
-  Folding folding;
-  std::vector<std::string> labels;
-};
+using TypeOf = std::function<const TensorType&(size_t)>;
 
-Layers labelled(Folding folding, const NameOf& name_of) {
-  std::vector<std::string> labels = class_labels(folding, name_of);
-  return {std::move(folding), std::move(labels)};
-}
-
-Layers fold_layers(const Manifest& manifest) {
-  return labelled(fold_by_type(manifest),
-                  [&](size_t i) { return manifest.name(i); });
-}
-
-Layers fold_buffers(const std::vector<Manifest::Buffer>& buffers) {
-  std::map<std::pair<DType, Shape>, uint32_t> numbers;
-  std::vector<uint32_t> kinds;
-  for (const Manifest::Buffer& buffer : buffers) {
-    const auto next = static_cast<uint32_t>(numbers.size());
-    const auto key = std::pair(buffer.type.dtype, buffer.type.shape);
-    kinds.push_back(numbers.emplace(key, next).first->second);
-  }
-  const auto name_of = [&](size_t i) -> std::string_view {
-    return buffers[i].name;
-  };
-  return labelled(fold(kinds, name_of), name_of);
-}
-
-// Returns the parameters with layers folded; bytes and elements are totals of
-// all parameters that a row represents.
-Table inspect_folded_table(
-    const Layers& layers,
-    const std::function<const TensorType&(size_t)>& type_of) {
+// Returns tensors with layers folded; bytes and elements are totals of all
+// tensors that a row represents.
+Table inspect_folded_table(std::string id, std::string title, const char* what,
+                           const Folding& folding,
+                           const std::vector<std::string>& labels,
+                           const TypeOf& type_of) {
   std::vector<Row> rows;
-  for (size_t i = 0; i < layers.labels.size(); ++i) {
-    const ParameterClass& group = layers.folding.classes[i];
+  for (size_t i = 0; i < labels.size(); ++i) {
+    const ParameterClass& group = folding.classes[i];
     const TensorType& type = type_of(group.first);
-    Row row = {layers.labels[i],
-               group.count > 1 ? "×" + std::to_string(group.count) : "",
-               std::string(dtype_name(type.dtype)),
-               Dims{type.shape},
-               Count{type.elements() * group.count},
-               ByteSize{type.bytes() * group.count}};
-    rows.push_back(std::move(row));
+    rows.push_back({labels[i],
+                    group.count > 1 ? "×" + std::to_string(group.count) : "",
+                    std::string(dtype_name(type.dtype)), Dims{type.shape},
+                    Count{type.elements() * group.count},
+                    ByteSize{type.bytes() * group.count}});
   }
-  Table table;
-  table.audience = Audience::People;
-  table.columns = parameter_columns();
-  table.columns.insert(table.columns.begin() + 1, right("count", ""));
-  table.rows = rows_of(std::move(rows));
-  return table;
-}
-
-Table layers_table(const Manifest& manifest, const Layers& layers) {
-  Table table = inspect_folded_table(
-      layers, [&](size_t i) -> const TensorType& { return manifest.type(i); });
-  table.id = "layers";
-  table.title = "Parameters";
-  return table;
+  std::vector<Column> columns = tensor_columns(what);
+  columns.insert(columns.begin() + 1, right("count", ""));
+  return {std::move(id), std::move(title), std::move(columns),
+          rows_of(std::move(rows)), Audience::People};
 }
 
 Table parameters_table(const Manifest& manifest, Audience audience) {
-  return {
-      "parameters", "Parameters", parameter_columns(),
-      [&manifest](const RowSink& sink) {
-        for (size_t i = 0; i < manifest.size(); ++i) {
-          sink(parameter_row(std::string(manifest.name(i)), manifest.type(i)));
-        }
-      },
-      audience};
+  return {"parameters", "Parameters", tensor_columns("parameter"),
+          [&manifest](const RowSink& sink) {
+            for (size_t i = 0; i < manifest.size(); ++i) {
+              sink(tensor_row(std::string(manifest.name(i)), manifest.type(i)));
+            }
+          },
+          audience};
 }
 
-// Returns the kLargest of `size` elements by `bytes`; ties keep their order.
-std::vector<size_t> largest_of(size_t size,
-                               const std::function<int64_t(size_t)>& bytes) {
-  std::vector<size_t> order(size);
-  std::iota(order.begin(), order.end(), size_t{0});
-  const size_t count = std::min(kLargest, size);
-  std::partial_sort(order.begin(),
-                    order.begin() + static_cast<std::ptrdiff_t>(count),
-                    order.end(), [&](size_t a, size_t b) {
-                      const int64_t left = bytes(a);
-                      const int64_t right = bytes(b);
-                      return left != right ? left > right : a < b;
-                    });
-  order.resize(count);
-  return order;
-}
-
-Table largest_table(std::vector<Row> rows, Audience audience) {
-  return {"largest", "Largest tensors", parameter_columns(),
+// Returns the largest of `count` tensors; of equal ones, the first.
+Table largest_table(size_t count, const NameOf& name_of, const TypeOf& type_of,
+                    Audience audience) {
+  std::vector<std::pair<int64_t, size_t>> order;  // bytes below 0, and number
+  order.reserve(count);
+  for (size_t i = 0; i < count; ++i) order.emplace_back(-type_of(i).bytes(), i);
+  const size_t shown = std::min(kLargest, count);
+  std::ranges::partial_sort(order,
+                            order.begin() + static_cast<std::ptrdiff_t>(shown));
+  std::vector<Row> rows;
+  for (const auto& [bytes, i] : std::span(order).first(shown)) {
+    rows.push_back(tensor_row(std::string(name_of(i)), type_of(i)));
+  }
+  return {"largest", "Largest tensors", tensor_columns("parameter"),
           rows_of(std::move(rows)), audience};
 }
 
-Table largest_tensors(const Manifest& manifest, Audience audience) {
-  std::vector<Row> rows;
-  const auto bytes = [&](size_t i) { return manifest.type(i).bytes(); };
-  for (size_t i : largest_of(manifest.size(), bytes)) {
-    rows.push_back(
-        parameter_row(std::string(manifest.name(i)), manifest.type(i)));
-  }
-  return largest_table(std::move(rows), audience);
-}
-
-// For people, equal layers are one row, and sizes are those of one tensor.
-Table largest_classes(const Manifest& manifest, const Layers& layers) {
-  std::vector<Row> rows;
-  const auto type = [&](size_t i) -> const TensorType& {
-    return manifest.type(layers.folding.classes[i].first);
-  };
-  const auto bytes = [&](size_t i) { return type(i).bytes(); };
-  for (size_t i : largest_of(layers.labels.size(), bytes)) {
-    rows.push_back(parameter_row(layers.labels[i], type(i)));
-  }
-  return largest_table(std::move(rows), Audience::People);
-}
-
-constexpr const char* kBuffersTitle = "Buffers (not parameters, never sharded)";
-
-Table folded_buffers(const Manifest& manifest) {
+void add_buffer_tables(const Manifest& manifest, bool expand, Report& report) {
   const std::vector<Manifest::Buffer>& buffers = manifest.buffers();
-  Table table = inspect_folded_table(
-      fold_buffers(buffers),
-      [&](size_t i) -> const TensorType& { return buffers[i].type; });
-  table.id = "folded_buffers";
-  table.title = kBuffersTitle;
-  table.columns[0] = {"buffer", "buffer", Align::Left, true};
-  return table;
-}
-
-Table buffers_table(const Manifest& manifest, Audience audience) {
-  Table table = {"buffers", kBuffersTitle, parameter_columns()};
-  table.audience = audience;
-  table.columns[0] = {"buffer", "buffer", Align::Left, true};
-  table.rows = [&manifest](const RowSink& sink) {
-    for (const Manifest::Buffer& buffer : manifest.buffers()) {
-      sink(parameter_row(buffer.name, buffer.type));
+  if (buffers.empty()) return;
+  const char* const title = "Buffers (not parameters, never sharded)";
+  if (!expand) {
+    std::map<std::pair<DType, Shape>, uint32_t> numbers;
+    std::vector<uint32_t> kinds;
+    for (const Manifest::Buffer& buffer : buffers) {
+      const auto next = static_cast<uint32_t>(numbers.size());
+      const auto key = std::pair(buffer.type.dtype, buffer.type.shape);
+      kinds.push_back(numbers.emplace(key, next).first->second);
     }
-  };
-  return table;
+    const NameOf name_of = [&](size_t i) -> std::string_view {
+      return buffers[i].name;
+    };
+    const Folding folding = fold(kinds, name_of);
+    report.tables.push_back(inspect_folded_table(
+        "folded_buffers", title, "buffer", folding,
+        class_labels(folding, name_of),
+        [&](size_t i) -> const TensorType& { return buffers[i].type; }));
+  }
+  report.tables.push_back({"buffers", title, tensor_columns("buffer"),
+                           [&buffers](const RowSink& sink) {
+                             for (const Manifest::Buffer& buffer : buffers) {
+                               sink(tensor_row(buffer.name, buffer.type));
+                             }
+                           },
+                           expand ? Audience::Everyone : Audience::Programs});
 }
 
 std::string inspect_headline(const Manifest& manifest, bool exact) {
@@ -332,52 +256,59 @@ std::string inspect_headline(const Manifest& manifest, bool exact) {
   return line;
 }
 
-void add_inspect_summary(const Manifest& manifest, Report& report) {
+std::vector<std::pair<std::string, Cell>> inspect_summary(
+    const Manifest& manifest) {
   const std::string& name =
       manifest.model_name.empty() ? manifest.title : manifest.model_name;
-  report.summary = {{"name", name},
-                    {"format", manifest.format},
-                    {"tensors", Count{std::ssize(manifest)}},
-                    {"total_parameters", Count{manifest.total_elements()}},
-                    {"total_bytes", ByteSize{manifest.total_bytes()}},
-                    {"buffers", Count{manifest.buffer_elements()}},
-                    {"buffer_tensors", Count{std::ssize(manifest.buffers())}},
-                    {"buffer_bytes", ByteSize{manifest.buffer_bytes()}}};
+  return {{"name", name},
+          {"format", manifest.format},
+          {"tensors", Count{std::ssize(manifest)}},
+          {"total_parameters", Count{manifest.total_elements()}},
+          {"total_bytes", ByteSize{manifest.total_bytes()}},
+          {"buffers", Count{manifest.buffer_elements()}},
+          {"buffer_tensors", Count{std::ssize(manifest.buffers())}},
+          {"buffer_bytes", ByteSize{manifest.buffer_bytes()}}};
 }
 
 void add_inspect_tables(const Manifest& manifest, bool expand, Report& report) {
   std::vector<Table>& tables = report.tables;
+  const NameOf name_of = [&](size_t i) { return manifest.name(i); };
+  const TypeOf type_of = [&](size_t i) -> const TensorType& {
+    return manifest.type(i);
+  };
+  const Folding folding = expand ? Folding() : fold_by_type(manifest);
+  const std::vector<std::string> labels = class_labels(folding, name_of);
+  const Audience each = expand ? Audience::Everyone : Audience::Programs;
   if (auto facts = facts_table(manifest)) tables.push_back(*std::move(facts));
   tables.push_back(dtypes_table(manifest));
-  if (expand) {
-    tables.push_back(parameters_table(manifest, Audience::Everyone));
-    tables.push_back(largest_tensors(manifest, Audience::Everyone));
-  } else {
-    const Layers layers = fold_layers(manifest);
-    tables.push_back(layers_table(manifest, layers));
-    tables.push_back(parameters_table(manifest, Audience::Programs));
-    tables.push_back(largest_classes(manifest, layers));
-    tables.push_back(largest_tensors(manifest, Audience::Programs));
+  if (!expand) {
+    tables.push_back(inspect_folded_table("layers", "Parameters", "parameter",
+                                          folding, labels, type_of));
   }
-  if (manifest.buffers().empty()) return;
-  if (!expand) tables.push_back(folded_buffers(manifest));
-  tables.push_back(buffers_table(
-      manifest, expand ? Audience::Everyone : Audience::Programs));
+  tables.push_back(parameters_table(manifest, each));
+  if (!expand) {
+    // Equal layers are one row, and sizes are those of one tensor.
+    tables.push_back(largest_table(
+        labels.size(), [&](size_t i) -> std::string_view { return labels[i]; },
+        [&](size_t i) -> const TensorType& {
+          return manifest.type(folding.classes[i].first);
+        },
+        Audience::People));
+  }
+  tables.push_back(largest_table(manifest.size(), name_of, type_of, each));
+  add_buffer_tables(manifest, expand, report);
 }
 
 // Reports which slice of one parameter each device holds.
 Exit run_shard(Context& context) {
-  const auto session =
-      open_session(context.options.planning, context.options.memory,
-                   context.host, context.diags, context.progress);
+  const auto session = open_session(context);
   if (!session) return Exit::CouldNotRun;
   auto report = shard_report(context, *session, *context.options.inspect.shard);
   if (!report) return Exit::CouldNotRun;
-  Report whole;
-  add_inspect_summary(session->model.manifest, whole);
-  report->summary.insert(report->summary.begin(), whole.summary.begin(),
-                         whole.summary.end());
-  return finish(context, *std::move(report));
+  auto summary = inspect_summary(session->model.manifest);
+  append(summary, std::move(report->summary));
+  report->summary = std::move(summary);
+  return finish(context, std::move(report));
 }
 
 }  // namespace
@@ -389,22 +320,20 @@ Exit run_inspect(Context& context) {
   if (!model) return Exit::CouldNotRun;
   const Manifest& manifest = model->manifest;
   Report report;
-  report.command = context.options.command;
   report.headline = {inspect_headline(manifest, context.options.output.exact)};
-  add_inspect_summary(manifest, report);
+  report.summary = inspect_summary(manifest);
   add_inspect_tables(manifest, context.options.output.expand, report);
   return finish(context, std::move(report));
 }
 
-const std::vector<Flag>& inspect_flags() {
-  static const std::vector<Flag> kFlags = {
+std::vector<Flag> inspect_flags() {
+  return {
       {"shard", Takes::Text, "NAME", "Inputs",
        "draw which device holds which slice of a parameter; needs rules and a "
        "mesh, or a plan",
        "inspect", [](auto& s, auto& o, auto&) { o.inspect.shard = s.value; },
        false, false},
   };
-  return kFlags;
 }
 
 void validate_inspect(std::span<const Setting> given, const Options& options,

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // `shardplan list TOPIC`: the contents of the program's tables.
-#include <optional>
+#include <array>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "base/checked.h"
 #include "base/shipped.h"
 #include "base/text.h"
 #include "base/words.h"
@@ -11,6 +13,7 @@
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/views/columns.h"
 #include "cli/views/hardware_tables.h"
 #include "cli/views/topology_tables.h"
 #include "comm/collective.h"
@@ -31,47 +34,50 @@
 namespace shardplan::cli {
 namespace {
 
-Table named_table(std::string id, std::string title, std::vector<Row> rows) {
-  Table table;
-  table.id = std::move(id);
-  table.title = std::move(title);
-  // Long text wraps and is not shortened.
-  table.columns = {left("name"), left("summary", "")};
-  table.rows = rows_of(std::move(rows));
+constexpr std::array<std::string_view, 1> kGraphFolders = {kGraphFolder};
+constexpr std::array<std::string_view, 1> kArchitectureFolders = {
+    "architectures"};
+constexpr std::array<std::string_view, 1> kSchemeFolders = {"schemes"};
+
+struct NameAndSummary {
+  std::string name;
+  std::string summary;
+};
+
+// Returns names and summaries without a header. Long text wraps and is not
+// shortened.
+template <typename Items>
+Table named_table(const char* id, const Items& items, const char* title = "",
+                  Audience audience = Audience::Everyone) {
+  Table table = table_of(
+      id, title, items,
+      {{left("name"), [](auto& item) { return std::string(item.name); }},
+       {left("summary", ""),
+        [](auto& item) { return std::string(item.summary); }}},
+      audience);
   table.show_header = false;
   return table;
 }
 
-template <typename Items>
-std::vector<Row> named_rows(const Items& items) {
-  std::vector<Row> rows;
-  for (const auto& item : items) {
-    rows.push_back({std::string(item.name), std::string(item.summary)});
-  }
-  return rows;
-}
-
 std::vector<Table> list_formats() {
-  return {
-      named_table("model_formats", "Models", named_rows(manifest_formats())),
-      named_table("output_formats", "Output (--format)",
-                  named_rows(renderers()))};
+  return {named_table("model_formats", manifest_formats(), "Models"),
+          named_table("output_formats", renderers(), "Output (--format)")};
 }
 
 std::vector<Table> list_dialects() {
-  return {named_table("dialects", "", named_rows(rule_dialects()))};
+  return {named_table("dialects", rule_dialects())};
 }
 
 std::vector<Table> list_targets() {
-  return {named_table("targets", "", named_rows(export_targets()))};
+  return {named_table("targets", export_targets())};
 }
 
 std::vector<Table> list_readings() {
-  return {named_table("readings", "", named_rows(framework_semantics()))};
+  return {named_table("readings", framework_semantics())};
 }
 
 std::vector<Table> list_commands() {
-  return {named_table("commands", "", named_rows(commands()))};
+  return {named_table("commands", commands())};
 }
 
 // Returns the first sentence of the comment at the start of a shipped file.
@@ -88,30 +94,30 @@ std::string first_sentence(std::string_view text) {
   return comment;
 }
 
-std::vector<Table> list_rules() {
-  std::vector<Row> rows;
-  for (const std::string_view folder : kRuleFolders) {
+Table shipped_table(const char* id, std::span<const std::string_view> folders) {
+  std::vector<NameAndSummary> files;
+  for (const std::string_view folder : folders) {
     for (const ShippedFile& file : shipped_files(folder)) {
-      rows.push_back({"@" + shipped_name(file), first_sentence(file.text)});
+      files.push_back({"@" + shipped_name(file), first_sentence(file.text)});
     }
   }
-  return {named_table("rules", "", std::move(rows))};
+  return named_table(id, files);
+}
+
+std::vector<Table> list_rules() {
+  return {shipped_table("rules", kRuleFolders)};
 }
 
 std::vector<Table> list_graphs() {
-  std::vector<Row> rows;
-  for (const ShippedFile& file : shipped_files(kGraphFolder)) {
-    rows.push_back({"@" + shipped_name(file), first_sentence(file.text)});
-  }
-  return {named_table("graphs", "", std::move(rows))};
+  return {shipped_table("graphs", kGraphFolders)};
 }
 
 std::vector<Table> list_families() {
-  std::vector<Row> rows;
+  std::vector<NameAndSummary> families;
   for (const std::string& name : computing_architectures()) {
-    rows.push_back({name, find_architecture(name)->summary});
+    families.push_back({name, find_architecture(name)->summary});
   }
-  return {named_table("families", "", std::move(rows))};
+  return {named_table("families", families)};
 }
 
 // Returns the state that layers cache during generation, in the words of the
@@ -130,8 +136,8 @@ std::string quantised_text(const Architecture& all) {
 }
 
 std::vector<Table> list_architectures() {
-  std::vector<Row> summaries;
-  std::vector<Row> short_rows;
+  std::vector<NameAndSummary> summaries;
+  std::vector<Row> for_people;
   std::vector<Row> rows;
   for (const std::string& name : architecture_names()) {
     const auto all = find_architecture(name);
@@ -142,31 +148,42 @@ std::vector<Table> list_architectures() {
     }
     const std::string forward = all->computes ? "yes" : "no";
     const Names schemes{name_schemes_of(name)};
-    short_rows.push_back({name, forward, state_text(*all), quantised_text(*all),
+    for_people.push_back({name, forward, state_text(*all), quantised_text(*all),
                           Count{std::ssize(schemes.values)}});
     rows.push_back({name, forward, state_text(*all),
                     Names{known_quantisations(*all)}, schemes,
                     Names{all->model_types}, std::move(classes)});
   }
-  Table people = {"architecture_support",
-                  "Supported features",
-                  {left("name"), left("forward"), left("state"),
-                   left("quantisations", "quantised"), right("schemes")}};
-  people.audience = Audience::People;
-  people.rows = rows_of(std::move(short_rows));
-  Table programs = people;
-  programs.audience = Audience::Programs;
-  programs.columns = {left("name"),    left("forward"),
-                      left("state"),   left("quantisations", "quantised"),
-                      left("schemes"), left("model_types"),
-                      left("classes")};
-  programs.rows = rows_of(std::move(rows));
-  return {named_table("architectures", "", std::move(summaries)),
-          std::move(people), std::move(programs)};
+  const std::string id = "architecture_support";
+  const std::string title = "Supported features";
+  return {named_table("architectures", summaries),
+          {id,
+           title,
+           {left("name"), left("forward"), left("state"),
+            left("quantisations", "quantised"), right("schemes")},
+           rows_of(std::move(for_people)),
+           Audience::People},
+          {id,
+           title,
+           {left("name"), left("forward"), left("state"),
+            left("quantisations", "quantised"), left("schemes"),
+            left("model_types"), left("classes")},
+           rows_of(std::move(rows)),
+           Audience::Programs}};
+}
+
+// Returns names and summaries with one more column.
+Table extended_table(const char* id, Column last, std::vector<Row> rows,
+                     Audience audience) {
+  return {.id = id,
+          .columns = {left("name"), left("summary", ""), std::move(last)},
+          .rows = rows_of(std::move(rows)),
+          .audience = audience,
+          .show_header = false};
 }
 
 std::vector<Table> list_schemes() {
-  std::vector<Row> short_rows;
+  std::vector<Row> for_people;
   std::vector<Row> rows;
   for (const std::string& name : name_scheme_names()) {
     const auto scheme = find_name_scheme(name);
@@ -174,19 +191,14 @@ std::vector<Table> list_schemes() {
     for (const auto& [architecture, rules] : scheme->architectures) {
       architectures.values.push_back(architecture);
     }
-    short_rows.push_back(
+    for_people.push_back(
         {name, scheme->summary, Count{std::ssize(architectures.values)}});
     rows.push_back({name, scheme->summary, std::move(architectures)});
   }
-  Table people = named_table("schemes", "", {});
-  people.columns.push_back(right("architectures"));
-  people.audience = Audience::People;
-  people.rows = rows_of(std::move(short_rows));
-  Table programs = named_table("schemes", "", {});
-  programs.columns.push_back(left("architectures"));
-  programs.audience = Audience::Programs;
-  programs.rows = rows_of(std::move(rows));
-  return {std::move(people), std::move(programs)};
+  return {extended_table("schemes", right("architectures"),
+                         std::move(for_people), Audience::People),
+          extended_table("schemes", left("architectures"), std::move(rows),
+                         Audience::Programs)};
 }
 
 std::vector<Table> list_hardware() {
@@ -211,27 +223,20 @@ std::vector<Table> list_algorithms() {
     rows.push_back({std::string(algorithm.name), std::string(algorithm.summary),
                     std::move(kinds)});
   }
-  Table people = named_table("algorithms", "", named_rows(algorithms()));
-  people.audience = Audience::People;
-  Table programs = named_table("algorithms", "", std::move(rows));
-  programs.columns.push_back(left("kinds"));
-  programs.audience = Audience::Programs;
-  return {people, programs};
+  return {named_table("algorithms", algorithms(), "", Audience::People),
+          extended_table("algorithms", left("kinds"), std::move(rows),
+                         Audience::Programs)};
 }
 
 std::vector<Table> list_codes() {
-  std::vector<Row> rows;
-  for (const CodeInfo& info : all_codes()) {
-    rows.push_back({code_id(info.code), std::string(info.name),
-                    std::string(severity_name(info.severity)),
-                    std::string(info.summary)});
-  }
-  Table table = {"codes",
-                 "",
-                 {left("code"), left("name"), left("severity", "default"),
-                  left("summary", "")}};
-  table.rows = rows_of(std::move(rows));
-  return {table};
+  return {table_of(
+      "codes", "", all_codes(),
+      {{left("code"), [](auto& info) { return code_id(info.code); }},
+       {left("name"), [](auto& info) { return std::string(info.name); }},
+       {left("severity", "default"),
+        [](auto& info) { return std::string(severity_name(info.severity)); }},
+       {left("summary", ""),
+        [](auto& info) { return std::string(info.summary); }}})};
 }
 
 // `Op` is an OpDef or a CompositeDef.
@@ -243,21 +248,9 @@ std::string operand_count(const Op& op) {
   return least + " to " + std::to_string(op.max_operands);
 }
 
-std::string_view kind_name(AttributeDef::Kind kind) {
-  switch (kind) {
-    case AttributeDef::Kind::Number:
-      return "number";
-    case AttributeDef::Kind::Text:
-      return "text";
-    case AttributeDef::Kind::Integers:
-      return "integers";
-    case AttributeDef::Kind::Spec:
-      return "spec";
-    case AttributeDef::Kind::Numbers:
-      return "numbers";
-  }
-  return "";
-}
+// In the order of AttributeDef::Kind.
+constexpr std::array<std::string_view, 5> kAttributeKinds = {
+    "number", "text", "integers", "spec", "numbers"};
 
 std::vector<Table> list_ops() {
   std::vector<Row> rows;
@@ -265,7 +258,7 @@ std::vector<Table> list_ops() {
   const auto add_attributes = [&](const auto& op) {
     for (const AttributeDef& attribute : op.attributes) {
       attributes.push_back({std::string(op.name), std::string(attribute.name),
-                            std::string(kind_name(attribute.kind)),
+                            std::string(nth(kAttributeKinds, attribute.kind)),
                             attribute.required ? "required" : "optional",
                             std::string(attribute.summary)});
     }
@@ -282,28 +275,30 @@ std::vector<Table> list_ops() {
                         op.many_results ? "one or more" : "one"});
     add_attributes(op);
   }
-  Table table = {"ops",
-                 "Operations",
-                 {left("name"), left("operands"), left("summary", "result"),
-                  left("factors", "shardable")}};
-  table.rows = rows_of(std::move(rows));
-  Table composed = {"composites",
-                    "Composite operations",
-                    {left("name"), left("operands"), left("summary", "result"),
-                     left("results")}};
-  composed.rows = rows_of(std::move(together));
-  Table given = {"attributes",
-                 "Attributes",
-                 {left("op", "operation"), left("name", "attribute"),
-                  left("kind"), left("need", "needed"), left("summary", "")}};
-  given.rows = rows_of(std::move(attributes));
-  return {table, composed, given};
+  return {{"ops",
+           "Operations",
+           {left("name"), left("operands"), left("summary", "result"),
+            left("factors", "shardable")},
+           rows_of(std::move(rows))},
+          {"composites",
+           "Composite operations",
+           {left("name"), left("operands"), left("summary", "result"),
+            left("results")},
+           rows_of(std::move(together))},
+          {"attributes",
+           "Attributes",
+           {left("op", "operation"), left("name", "attribute"), left("kind"),
+            left("need", "needed"), left("summary", "")},
+           rows_of(std::move(attributes))}};
 }
 
 struct Topic {
   std::string_view name;
   std::string_view summary;
   std::vector<Table> (*list)();
+  // The shipped files that the topic lists, and the mark before their names.
+  std::span<const std::string_view> folders = {};
+  std::string_view mark = {};
 };
 
 constexpr Topic kTopics[] = {
@@ -311,14 +306,17 @@ constexpr Topic kTopics[] = {
     {"dialects", "rules file formats, for --dialect", list_dialects},
     {"targets", "targets of `export --to`", list_targets},
     {"readings", "rule semantics, for `diff --semantics`", list_readings},
-    {"rules", "shipped rule sets, for --rules @NAME", list_rules},
+    {"rules", "shipped rule sets, for --rules @NAME", list_rules, kRuleFolders,
+     "@"},
     {"hardware", "shipped profiles, for --hardware NAME", list_hardware},
     {"topologies", "TPU slices and machines, for --topology NAME",
      topology_overview},
-    {"graphs", "shipped graphs, which can be used as models", list_graphs},
+    {"graphs", "shipped graphs, which can be used as models", list_graphs,
+     kGraphFolders, "@"},
     {"architectures", "models with a supported config.json, for --architecture",
-     list_architectures},
-    {"schemes", "parameter naming schemes, for --scheme", list_schemes},
+     list_architectures, kArchitectureFolders},
+    {"schemes", "parameter naming schemes, for --scheme", list_schemes,
+     kSchemeFolders},
     {"families", "models with a known forward pass, for simulate",
      list_families},
     {"ops", "operations of graph files", list_ops},
@@ -328,33 +326,30 @@ constexpr Topic kTopics[] = {
     {"commands", "the commands of shardplan", list_commands},
 };
 
-const Topic* find_topic(std::string_view name) {
-  if (name == "operations") name = "ops";
-  return find_named(kTopics, name);
-}
-
 // Returns null, with the reason reported, if there is no topic of that name.
 const Topic* known_topic(const std::string& name, Diagnostics& diags) {
-  const Topic* topic = find_topic(name);
+  const Topic* topic = find_named(kTopics, name == "operations" ? "ops" : name);
   if (topic != nullptr) return topic;
   suggest(diags.error(Code::Usage, {}, "unknown topic " + in_backticks(name)),
           name, topic_names(), "`shardplan list` shows the topics");
   return nullptr;
 }
 
-Exit list_profile(Context& context, Report report, const std::string& name) {
+Exit list_profile(Context& context, const std::string& name) {
   const auto profile =
       load_hardware(name, context.host, context.diags, Tables::Read);
   if (!profile) return Exit::CouldNotRun;
+  Report report;
   report.headline = {profile->title};
   report.tables = hardware_details(*profile, context.options.output.exact);
   report.tables.push_back(hardware_numbers_table({*profile}));
   return finish(context, std::move(report));
 }
 
-Exit list_topology(Context& context, Report report, const std::string& name) {
+Exit list_topology(Context& context, const std::string& name) {
   const auto topology = read_topology(name, {}, context.diags);
   if (!topology) return Exit::CouldNotRun;
+  Report report;
   report.headline = {topology_text(*topology)};
   report.tables = topology_details(*topology);
   return finish(context, std::move(report));
@@ -362,18 +357,14 @@ Exit list_topology(Context& context, Report report, const std::string& name) {
 
 // Prints a shipped file unchanged, to read it or as a starting point for one's
 // own. Names of rules and graphs begin with `@`.
-Exit print_shipped(Context& context, std::span<const std::string_view> folders,
-                   std::string name, const std::string& mark = "@") {
+Exit print_shipped(Context& context, const Topic& topic, std::string name) {
   if (name.starts_with('@')) name.erase(0, 1);
+  const std::string mark(topic.mark);
   std::vector<std::string> known;
-  for (const std::string_view folder : folders) {
+  for (const std::string_view folder : topic.folders) {
     for (const ShippedFile& file : shipped_files(folder)) {
-      if (shipped_name(file) != name) {
-        known.push_back(shipped_name(file));
-        continue;
-      }
-      return finish_with(context,
-                         [&](const TextSink& sink) { return sink(file.text); });
+      if (shipped_name(file) == name) return finish_text(context, file.text);
+      known.push_back(shipped_name(file));
     }
   }
   auto problem = context.diags.error(
@@ -384,21 +375,15 @@ Exit print_shipped(Context& context, std::span<const std::string_view> folders,
   return Exit::CouldNotRun;
 }
 
-constexpr std::array<std::string_view, 1> kGraphFolders = {kGraphFolder};
-constexpr std::array<std::string_view, 1> kArchitectureFolders = {
-    "architectures"};
-constexpr std::array<std::string_view, 1> kSchemeFolders = {"schemes"};
-
 }  // namespace
 
 std::vector<std::string> topic_names() { return all_names(kTopics); }
 
 Exit run_list(Context& context) {
   Report report;
-  report.command = context.options.command;
   const std::vector<std::string>& arguments = context.options.arguments;
   if (arguments.empty()) {
-    report.tables = {named_table("topics", "", named_rows(kTopics))};
+    report.tables = {named_table("topics", kTopics)};
     report.next_step = "`shardplan list rules` shows the shipped rules.";
     return finish(context, std::move(report));
   }
@@ -406,8 +391,7 @@ Exit run_list(Context& context) {
   if (topic == nullptr) return Exit::CouldNotRun;
   if (arguments.size() == 1) {
     report.tables = topic->list();
-    if (topic->list == list_rules || topic->list == list_graphs ||
-        topic->list == list_architectures || topic->list == list_schemes) {
+    if (!topic->folders.empty()) {
       report.next_step =
           "`shardplan list " + std::string(topic->name) + " NAME` prints one.";
     }
@@ -417,24 +401,12 @@ Exit run_list(Context& context) {
     }
     return finish(context, std::move(report));
   }
-  if (topic->list == list_hardware) {
-    return list_profile(context, std::move(report), arguments[1]);
-  }
+  if (topic->list == list_hardware) return list_profile(context, arguments[1]);
   if (topic->list == topology_overview) {
-    return list_topology(context, std::move(report), arguments[1]);
+    return list_topology(context, arguments[1]);
   }
-  const bool is_json = context.options.output.format != "text";
-  if (topic->list == list_rules && !is_json) {
-    return print_shipped(context, kRuleFolders, arguments[1]);
-  }
-  if (topic->list == list_graphs && !is_json) {
-    return print_shipped(context, kGraphFolders, arguments[1]);
-  }
-  if (topic->list == list_architectures && !is_json) {
-    return print_shipped(context, kArchitectureFolders, arguments[1], "");
-  }
-  if (topic->list == list_schemes && !is_json) {
-    return print_shipped(context, kSchemeFolders, arguments[1], "");
+  if (!topic->folders.empty() && context.options.output.format == "text") {
+    return print_shipped(context, *topic, arguments[1]);
   }
   context.diags
       .error(Code::Usage, {},

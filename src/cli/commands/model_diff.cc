@@ -60,17 +60,6 @@ bool is_no_plan(const std::string& path, Context& context, SourcePtr& file) {
   return false;
 }
 
-bool is_stdin_read_once(const Options& options, Diagnostics& diags) {
-  int64_t times = options.planning.model == "-" ? 1 : 0;
-  for (const auto* paths : {&options.diff.before, &options.diff.after}) {
-    times += std::ranges::count(*paths, "-");
-  }
-  if (times <= 1) return true;
-  diags.error(Code::Usage, {}, "standard input can be read only once")
-      .help("use files for the others");
-  return false;
-}
-
 CheckedTarget judge_rules(const std::vector<std::string>& rules, bool is_after,
                           const Model& model, const Context& context,
                           Host& host, ProgressListener& progress) {
@@ -89,16 +78,8 @@ CheckedTarget judge_rules(const std::vector<std::string>& rules, bool is_after,
 }
 
 bool is_same_finding(const Diagnostic& a, const Diagnostic& b) {
-  const auto place = [](const Diagnostic& diagnostic) {
-    std::string text;
-    for (const Label& label : diagnostic.labels) {
-      if (!label.where) continue;
-      text += label.where.file->name() + ":" +
-              std::to_string(label.where.begin) + " ";
-    }
-    return text;
-  };
-  return a.code == b.code && a.message == b.message && place(a) == place(b);
+  return a.code == b.code && a.message == b.message &&
+         places_text(a) == places_text(b);
 }
 
 // Reports why a side could not be checked; a reason that both sides share is
@@ -192,8 +173,7 @@ bool is_time_judged(const BothSides& diff, const FailOn& fail_on,
   return true;
 }
 
-template <typename Test>
-int64_t count_changes(const BothSides& diff, Test test) {
+int64_t count_changes(const BothSides& diff, bool (*test)(const GateChange&)) {
   return std::ranges::count_if(diff.rule_changes, test) +
          std::ranges::count_if(diff.changes, test);
 }
@@ -210,10 +190,6 @@ int64_t moved_parameters(const BothSides& diff) {
 int64_t count_failed(const BothSides& diff) {
   return count_changes(diff,
                        [](const GateChange& change) { return change.fails; });
-}
-
-int64_t count_all(const BothSides& diff) {
-  return count_changes(diff, [](const GateChange&) { return true; });
 }
 
 // Returns "3 rule changes; 64 of 291 parameters are placed differently; 1
@@ -233,16 +209,12 @@ std::string model_diff_note(const BothSides& diff) {
   return text + ".";
 }
 
-std::string side_title(const std::vector<std::string>& rules) {
-  return joined(rules, " + ");
-}
-
 std::vector<std::string> headline_of_diff(const Context& context,
                                           const BothSides& diff) {
   const DiffRequest& request = context.options.diff;
   const Mesh& before = diff.before.session->plan.mesh;
   std::vector<std::string> lines = {
-      side_title(request.before) + " → " + side_title(request.after),
+      joined(request.before, " + ") + " → " + joined(request.after, " + "),
       headline_of(*diff.after.session, context.options.output.exact)};
   if (before != diff.after.session->plan.mesh) {
     lines.push_back("mesh before: " + mesh_text(before) + views_text(before));
@@ -274,13 +246,12 @@ void add_summary_of(const BothSides& diff, Report& report) {
   const StepAnswer* const step = step_of(diff.after);
   const TargetSide was = side_of(diff.before);
   const TargetSide is = side_of(diff.after);
-  const auto loses = [](const GateChange& change) {
-    return !change.lost.empty();
-  };
   report.summary = {
-      {"changes", Count{count_all(diff)}},
+      {"changes",
+       Count{std::ssize(diff.rule_changes) + std::ssize(diff.changes)}},
       {"parameters", Count{moved_parameters(diff)}},
-      {"lost_axes", Count{count_changes(diff, loses)}},
+      {"lost_axes",
+       Count{count_changes(diff, [](auto& c) { return !c.lost.empty(); })}},
       {"failed", Count{count_failed(diff)}},
       {"not_looked_at", Names{diff.rules.notes}},
       {"mesh_before", MeshCell{before.plan.mesh}},
@@ -311,20 +282,17 @@ void add_summary_of(const BothSides& diff, Report& report) {
 
 GateView view_of_diff(const Context& context, const BothSides& diff) {
   GateView view;
-  view.base_is_there = true;
   view.general = "Rules";
   view.changes = &diff.rule_changes;
   view.exact = context.options.output.exact;
   view.expand = context.options.output.expand;
-  GateTarget target;
-  target.name = diff.after.session->model.manifest.title;
-  target.changes = &diff.changes;
-  target.collectives = diff.collectives;
-  target.categories = diff.categories;
-  target.times = diff.times;
-  target.errors = diff.after.diags.count(Severity::Error);
-  target.warnings = diff.after.diags.count(Severity::Warning);
-  view.targets.push_back(std::move(target));
+  view.targets.push_back({.name = diff.after.session->model.manifest.title,
+                          .changes = &diff.changes,
+                          .errors = diff.after.diags.count(Severity::Error),
+                          .warnings = diff.after.diags.count(Severity::Warning),
+                          .collectives = diff.collectives,
+                          .categories = diff.categories,
+                          .times = diff.times});
   return view;
 }
 
@@ -333,7 +301,6 @@ GateView view_of_diff(const Context& context, const BothSides& diff) {
 Report report_of_diff(const Context& context, const BothSides& diff,
                       const GateView& view, const FailOn& fail_on) {
   Report report = gate_report(view);
-  report.command = context.options.command;
   for (Table& table : report.tables) table.folded = false;
   // Without a budget, the memory of the parameters is listed among the changes.
   if (diff.after.memory && !diff.categories.empty()) {
@@ -366,7 +333,10 @@ FailOn fail_on_of(const DiffRequest& request) {
 Exit diff_model(Context& context) {
   const Options& options = context.options;
   PlanRequest request = options.planning;
-  if (!is_stdin_read_once(options, context.diags) ||
+  std::vector<std::string> paths = {options.planning.model};
+  append(paths, options.diff.before);
+  append(paths, options.diff.after);
+  if (!is_stdin_read_once(paths, context.diags) ||
       !is_no_plan(options.planning.model, context, request.reading.file)) {
     return Exit::CouldNotRun;
   }
@@ -390,8 +360,7 @@ Exit diff_model(Context& context) {
   }
   if (options.memory.state_rules.empty()) {
     std::vector<std::string> questions = diff.before.session->rules->questions;
-    const auto& others = diff.after.session->rules->questions;
-    questions.insert(questions.end(), others.begin(), others.end());
+    append(questions, diff.after.session->rules->questions);
     check_answers(options.planning.answers, questions, context.diags);
     if (context.diags.cannot_run()) return Exit::CouldNotRun;
   }
@@ -404,9 +373,8 @@ Exit diff_model(Context& context) {
   Report report = report_of_diff(context, diff, view, fail_on);
   const Diagnostics remarks = gate_remarks(view);
   report.remarks = &remarks;
-  const Exit exit = finish(context, std::move(report));
-  const bool is_finding = options.diff.exit_code && count_all(diff) > 0;
-  return exit == Exit::Fine && is_finding ? Exit::Findings : exit;
+  const bool differ = !diff.changes.empty() || !diff.rule_changes.empty();
+  return finish(context, std::move(report), differ && options.diff.exit_code);
 }
 
 }  // namespace shardplan::cli

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // `shardplan resolve MODEL`: the partition spec of every parameter.
-#include "cli/commands/resolve.h"
-
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
@@ -17,15 +15,13 @@ namespace {
 
 Report resolve_report(const Context& context, const Session& session) {
   Report report;
-  report.command = "resolve";
-  report.diagnostics = &context.diags;
   report.summary = summary_of(context, session);
   report.headline = {headline_of(session, context.options.output.exact)};
   report.tables = {folded_placements(session, context.options.output.expand),
                    placements_table(session), corrections_table(session),
                    rules_table(session)};
-  report.closing = correction_notes(session);
-  report.closing.insert(report.closing.begin(), efficiency_line(session));
+  report.closing = {efficiency_line(session)};
+  append(report.closing, correction_notes(session));
   add_declared(session, report);
   add_topology(context, report);
   return report;
@@ -34,9 +30,7 @@ Report resolve_report(const Context& context, const Session& session) {
 }  // namespace
 
 Exit run_resolve(Context& context) {
-  const std::optional<Session> session =
-      open_session(context.options.planning, context.options.memory,
-                   context.host, context.diags, context.progress);
+  const std::optional<Session> session = open_session(context);
   if (!session) return Exit::CouldNotRun;
   if (asks_for_plan(context.options.output)) {
     return finish_with(context, [&](const TextSink& sink) {
@@ -44,21 +38,18 @@ Exit run_resolve(Context& context) {
     });
   }
   if (context.options.resolve.why) {
-    std::optional<Report> report =
-        why_report(context, *session, *context.options.resolve.why);
-    if (!report) return Exit::CouldNotRun;
-    return finish(context, std::move(*report));
+    return finish(context,
+                  why_report(context, *session, *context.options.resolve.why));
   }
   return finish(context, resolve_report(context, *session));
 }
 
-const std::vector<Flag>& resolve_flags() {
-  static const std::vector<Flag> kFlags = {
+std::vector<Flag> resolve_flags() {
+  return {
       {"why", Takes::Text, "NAME", "Inputs",
        "show how one parameter got its spec", "resolve",
        [](auto& s, auto& o, auto&) { o.resolve.why = s.value; }, false, false},
   };
-  return kFlags;
 }
 
 void validate_resolve(std::span<const Setting> /*given*/,

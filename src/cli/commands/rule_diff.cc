@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// `shardplan diff OLD.yaml NEW.yaml`.
 #include "cli/commands/rule_diff.h"
 
 #include <algorithm>
@@ -13,7 +14,6 @@
 #include "gate/fail_on.h"
 #include "gate/rule_changes.h"
 #include "io/load.h"
-#include "io/rule_text.h"
 #include "report/report.h"
 #include "session/plan_request.h"
 
@@ -35,16 +35,15 @@ std::optional<RuleSet> read_rule_side(const RuleSide& side, Context& context) {
 }
 
 std::optional<std::vector<Manifest>> read_named_models(Context& context) {
+  const std::vector<std::string>& paths = context.options.diff.names;
   std::vector<Manifest> models;
-  bool fine = true;
-  for (const std::string& path : context.options.diff.names) {
+  for (const std::string& path : paths) {
     context.progress.stage("reading " + path);
     auto model = load_manifest(path, context.options.planning.reading,
                                context.host, context.diags);
-    fine = fine && model;
     if (model) models.push_back(*std::move(model));
   }
-  if (!fine) return std::nullopt;
+  if (models.size() < paths.size()) return std::nullopt;
   return models;
 }
 
@@ -62,16 +61,15 @@ bool check_fail_on(const FailOn& fail_on, Diagnostics& diags) {
 // Returns "rules: 5 → 6; logical axis rules: 7 → 7".
 std::string counts_text(const RuleSet& before, const RuleSet& after) {
   std::vector<std::string> parts;
-  const auto add = [&](const std::string& what, size_t old_count,
-                       size_t new_count) {
-    if (old_count == 0 && new_count == 0) return;
-    parts.push_back(what + ": " + count_text(static_cast<int64_t>(old_count)) +
-                    " → " + count_text(static_cast<int64_t>(new_count)));
+  const auto add = [&](const std::string& what, const auto& was,
+                       const auto& is) {
+    if (was.empty() && is.empty()) return;
+    parts.push_back(what + ": " + count_text(std::ssize(was)) + " → " +
+                    count_text(std::ssize(is)));
   };
-  add("rules", before.rules.size(), after.rules.size());
-  add("logical axis rules", before.logical_rules.size(),
-      after.logical_rules.size());
-  add("activation rules", before.activations.size(), after.activations.size());
+  add("rules", before.rules, after.rules);
+  add("logical axis rules", before.logical_rules, after.logical_rules);
+  add("activation rules", before.activations, after.activations);
   return joined(parts, "; ");
 }
 
@@ -107,6 +105,14 @@ std::string rule_diff_note(const std::vector<RuleSetChange>& changes,
 
 }  // namespace
 
+bool is_stdin_read_once(const std::vector<std::string>& paths,
+                        Diagnostics& diags) {
+  if (std::ranges::count(paths, "-") <= 1) return true;
+  diags.error(Code::Usage, {}, "standard input can be read only once")
+      .help("use files for the others");
+  return false;
+}
+
 Exit diff_rules(Context& context, const std::array<RuleSide, 2>& sides) {
   const DiffRequest& request = context.options.diff;
   const FailOn fail_on = request.fail_on.value_or(FailOn());
@@ -116,8 +122,7 @@ Exit diff_rules(Context& context, const std::array<RuleSide, 2>& sides) {
   const auto models = read_named_models(context);
   if (before && after) {
     std::vector<std::string> questions = before->questions;
-    questions.insert(questions.end(), after->questions.begin(),
-                     after->questions.end());
+    append(questions, after->questions);
     check_answers(context.options.planning.answers, questions, context.diags);
     if (context.diags.has_errors()) return Exit::CouldNotRun;
   }
@@ -135,9 +140,7 @@ Exit diff_rules(Context& context, const std::array<RuleSide, 2>& sides) {
       [&](const RuleSetChange& change) { return fails(change, fail_on); });
 
   Report report;
-  report.command = context.options.command;
-  const auto total = std::ssize(changes);
-  report.summary = {{"changes", Count{total}},
+  report.summary = {{"changes", Count{std::ssize(changes)}},
                     {"labels", Count{count_of(changes, ChangeKind::Label)}},
                     {"rules", Count{count_of(changes, ChangeKind::Rule)}},
                     {"lost_axes", Count{count_lost(changes)}},
@@ -155,10 +158,8 @@ Exit diff_rules(Context& context, const std::array<RuleSide, 2>& sides) {
   for (const std::string& note : found->notes) {
     report.notes.push_back("Not everything was compared: " + note + ".");
   }
-  const Exit exit = finish(context, std::move(report));
-  const bool is_finding =
-      failing > 0 || (request.exit_code && !changes.empty());
-  return exit == Exit::Fine && is_finding ? Exit::Findings : exit;
+  return finish(context, std::move(report),
+                failing > 0 || (request.exit_code && !changes.empty()));
 }
 
 }  // namespace shardplan::cli

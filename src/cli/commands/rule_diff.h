@@ -6,6 +6,7 @@
 
 #include <array>
 #include <string>
+#include <vector>
 
 #include "base/source.h"
 #include "cli/commands.h"
@@ -17,6 +18,10 @@ struct RuleSide {
   std::string path;  // or "@name"
   SourcePtr file;    // null for a shipped set or a folder
 };
+
+// Returns false, with the reason reported (SP010), if several paths are `-`.
+bool is_stdin_read_once(const std::vector<std::string>& paths,
+                        Diagnostics& diags);
 
 Exit diff_rules(Context& context, const std::array<RuleSide, 2>& sides);
 

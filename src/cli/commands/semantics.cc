@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// `diff --semantics A,B MODEL`.
 #include "cli/commands/semantics.h"
 
 #include <array>
@@ -73,31 +74,20 @@ bool reads_anything(const SemanticsSide& side, const Inputs& inputs,
                             "`" + side.name() + "` reads none of these rules");
   report.fact(in_backticks(inputs.model.manifest.name(first)) + ": " +
               side.model.of(first).why.front());
-  std::string able;
+  std::vector<std::string> able;
   for (const FrameworkSemantics& semantics : framework_semantics()) {
     if (logical.empty() ? semantics.semantic_axes : semantics.logical_axes) {
-      able += (able.empty() ? "`" : ", `") + std::string(semantics.name) + "`";
+      able.emplace_back(semantics.name);
     }
   }
-  report.help("readings that support them: " + able);
+  report.help("readings that support them: " + quoted_names(able, ", "));
   return false;
 }
 
-Cell requested_cell(const Placement& placement) {
-  if (!placement.requested) return std::monostate();
-  return *placement.requested;
-}
-
-std::string_view semantics_kind_name(ReadKind kind) {
-  switch (kind) {
-    case ReadKind::Placed:
-      return "placed";
-    case ReadKind::Refused:
-      return "refused";
-    case ReadKind::NotRead:
-      break;
-  }
-  return "not read";
+std::string semantics_kind_name(ReadKind kind) {
+  return kind == ReadKind::Placed    ? "placed"
+         : kind == ReadKind::Refused ? "refused"
+                                     : "not read";
 }
 
 // Returns the reasons of both readings: "eformer: dimension 0 stays whole: ..;
@@ -115,9 +105,7 @@ std::string why_text(const SemanticsComparison& comparison, size_t parameter) {
 
 // Returns one row per parameter, for programs.
 Table disagreements_table(const SemanticsComparison& comparison) {
-  Table table;
-  table.id = "disagreements";
-  table.audience = Audience::Programs;
+  Table table = {.id = "disagreements", .audience = Audience::Programs};
   for (const char* id : {"parameter", "dtype", "shape", "rule", "requested",
                          "outcome_a", "spec_a", "bytes_per_device_a",
                          "outcome_b", "spec_b", "bytes_per_device_b", "why"}) {
@@ -130,11 +118,11 @@ Table disagreements_table(const SemanticsComparison& comparison) {
                  std::string(dtype_name(placement.type.dtype)),
                  Dims{placement.type.shape},
                  placement.rule == 0 ? Cell() : Cell(Count{placement.rule}),
-                 requested_cell(placement)};
+                 placement.requested ? Cell(*placement.requested) : Cell()};
       for (const SemanticsSide& side : comparison.sides) {
         const ReadOutcome& read = side.model.of(i);
         const bool placed = read.kind == ReadKind::Placed;
-        row.push_back(std::string(semantics_kind_name(read.kind)));
+        row.push_back(semantics_kind_name(read.kind));
         row.push_back(placed ? Cell(read.spec) : Cell());
         row.push_back(placed ? Cell(ByteSize{read.bytes_per_device}) : Cell());
       }
@@ -173,31 +161,29 @@ std::string shape_words(const Shape& shape) {
 Table semantics_table(const SemanticsComparison& comparison, size_t parameter,
                       const std::string& label, int64_t count) {
   const Placement& placement = comparison.verbatim.of(parameter);
-  Table table;
-  table.id = "folded_disagreements";
-  table.audience = Audience::People;
-  table.show_header = false;
-  table.title =
-      label + (count > 1 ? " ×" + std::to_string(count) : "") + "  " +
-      shape_words(placement.type.shape) + "  " +
-      (placement.requested ? "requested " + spec_text(*placement.requested)
-                           : "no rule");
-  table.columns = {left("reading"), left("spec"),
-                   right("bytes_per_device", "per device"), left("why")};
   std::vector<Row> rows;
   for (const SemanticsSide& side : comparison.sides) {
     const ReadOutcome& read = side.model.of(parameter);
     const bool placed = read.kind == ReadKind::Placed;
     const auto bytes = static_cast<double>(read.bytes_per_device);
-    rows.push_back({side.name(),
-                    placed ? Cell(read.spec)
-                           : Cell(std::string(semantics_kind_name(read.kind))),
-                    placed ? Cell(MeanBytes{bytes * static_cast<double>(count)})
-                           : Cell(std::string()),
-                    Prose{joined(read.why, "; ")}});
+    rows.push_back(
+        {side.name(),
+         placed ? Cell(read.spec) : Cell(semantics_kind_name(read.kind)),
+         placed ? Cell(MeanBytes{bytes * static_cast<double>(count)})
+                : Cell(std::string()),
+         Prose{joined(read.why, "; ")}});
   }
-  table.rows = rows_of(std::move(rows));
-  return table;
+  return {.id = "folded_disagreements",
+          .title = label + (count > 1 ? " ×" + std::to_string(count) : "") +
+                   "  " + shape_words(placement.type.shape) + "  " +
+                   (placement.requested
+                        ? "requested " + spec_text(*placement.requested)
+                        : "no rule"),
+          .columns = {left("reading"), left("spec"),
+                      right("bytes_per_device", "per device"), left("why")},
+          .rows = rows_of(std::move(rows)),
+          .audience = Audience::People,
+          .show_header = false};
 }
 
 // Adds one table per class of parameters that are read in the same way, or,
@@ -270,7 +256,6 @@ Report report_of(const Context& context,
                  const SemanticsComparison& comparison) {
   const Mesh& mesh = comparison.verbatim.mesh;
   Report report;
-  report.command = context.options.command;
   add_semantics_summary(comparison, report);
   report.headline = {comparison.manifest.title + ": " +
                      plural(std::ssize(comparison.manifest), "parameter") +
@@ -327,11 +312,9 @@ Exit diff_semantics(Context& context) {
       comparison.disagreements.push_back(i);
     }
   }
-  const Exit exit = finish(context, report_of(context, comparison));
-  return exit == Exit::Fine && !comparison.disagreements.empty() &&
-                 context.options.diff.exit_code
-             ? Exit::Findings
-             : exit;
+  return finish(
+      context, report_of(context, comparison),
+      context.options.diff.exit_code && !comparison.disagreements.empty());
 }
 
 }  // namespace shardplan::cli

@@ -27,10 +27,10 @@ using ChartCell = std::vector<std::string>;  // one string per line
 
 // Chunks sent to the same rank share a line, as do targets that receive the
 // same chunks.
-ChartCell cell_of(const Step& step, int rank, const Style& style) {
+ChartCell cell_of(const Step& step, size_t rank, const Style& style) {
   std::map<std::pair<int, bool>, SentNumbers> chunks_to;
   for (const Transfer& t : step) {
-    if (t.source != rank) continue;
+    if (to_size(t.source) != rank) continue;
     SentNumbers& chunks = chunks_to[{t.target, t.reduce}];
     for (int i = 0; i < t.chunk_count; ++i) chunks.push_back(t.first_chunk + i);
   }
@@ -59,51 +59,40 @@ class Chart {
  public:
   Chart(const Schedule& schedule, const Style& style, bool expand)
       : schedule_(schedule), style_(style), expand_(expand) {
-    choose_steps();
-    for (const size_t step : steps_) {
+    const size_t count = schedule.steps.size();
+    const size_t lead = expand || count <= kMaxSteps ? count : kMaxSteps - 2;
+    for (size_t rank = 0; rank < to_size(schedule.ranks); ++rank) {
+      widths_.push_back(display_width(title_of(rank)));
+    }
+    for (size_t step = 0; step < count; ++step) {
+      if (step >= lead && step + 1 < count) continue;
+      steps_.push_back(step);
       auto& row = rows_.emplace_back();
-      for (int rank = 0; rank < schedule.ranks; ++rank) {
+      for (size_t rank = 0; rank < widths_.size(); ++rank) {
         row.push_back(cell_of(schedule.steps[step], rank, style));
         if (!expand) shorten(row.back());
+        for (const std::string& line : row.back()) {
+          widths_[rank] = std::max(widths_[rank], display_width(line));
+        }
       }
     }
-    choose_widths();
   }
 
   std::vector<std::string> lines() && {
-    const auto ranks = static_cast<size_t>(schedule_.ranks);
-    for (size_t first = 0; first < ranks;) {
-      const size_t end = std::min(ranks, first + fitting(first));
+    for (size_t first = 0; first < widths_.size();) {
+      const size_t end = std::min(widths_.size(), first + fitting(first));
       if (first > 0) lines_.emplace_back();
       block(first, end);
       first = end;
-      if (expand_) continue;
-      note_left_out(ranks - end);
-      break;
+      if (!expand_) {
+        note_left_out(widths_.size() - end);
+        break;
+      }
     }
     return std::move(lines_);
   }
 
  private:
-  void choose_steps() {
-    const size_t count = schedule_.steps.size();
-    const size_t lead = expand_ || count <= kMaxSteps ? count : kMaxSteps - 2;
-    for (size_t step = 0; step < lead; ++step) steps_.push_back(step);
-    if (lead < count) steps_.push_back(count - 1);
-  }
-
-  void choose_widths() {
-    for (int rank = 0; rank < schedule_.ranks; ++rank) {
-      int width = display_width(title_of(static_cast<size_t>(rank)));
-      for (const auto& row : rows_) {
-        for (const std::string& line : row[static_cast<size_t>(rank)]) {
-          width = std::max(width, display_width(line));
-        }
-      }
-      widths_.push_back(width);
-    }
-  }
-
   static std::string title_of(size_t rank) {
     return "rank " + std::to_string(rank);
   }
@@ -156,11 +145,11 @@ class Chart {
 
   void note_left_out(size_t ranks) {
     const size_t steps = schedule_.steps.size() - steps_.size();
-    std::string text;
-    if (ranks > 0) text += plural(static_cast<int64_t>(ranks), "rank");
-    if (ranks > 0 && steps > 0) text += " and ";
-    if (steps > 0) text += plural(static_cast<int64_t>(steps), "step");
-    if (!text.empty()) lines_.push_back(text + " not shown (--expand)");
+    std::vector<std::string> parts;
+    if (ranks > 0) parts.push_back(plural(static_cast<int64_t>(ranks), "rank"));
+    if (steps > 0) parts.push_back(plural(static_cast<int64_t>(steps), "step"));
+    if (parts.empty()) return;
+    lines_.push_back(joined(parts, " and ") + " not shown (--expand)");
   }
 
   const Schedule& schedule_;
@@ -171,15 +160,6 @@ class Chart {
   std::vector<int> widths_;                   // per rank
   std::vector<std::string> lines_;
 };
-
-}  // namespace
-
-std::vector<std::string> draw_schedule(const Schedule& schedule,
-                                       const Style& style, bool expand) {
-  return Chart(schedule, style, expand).lines();
-}
-
-namespace {
 
 // More ranks show the same pattern, and all-to-all has n * n chunks.
 constexpr int64_t kMaxRanks = 256;
@@ -309,24 +289,30 @@ std::string legend_of(CollectiveKind kind) {
 }
 
 Table steps_table(const std::shared_ptr<const Schedule>& schedule) {
-  return {
-      "steps",
-      "",
-      {right("step"), right("source"), right("target"), right("first_chunk"),
-       right("chunk_count", "chunks"), left("reduce", "added")},
-      [schedule](const RowSink& sink) {
-        for (size_t step = 0; step < schedule->steps.size(); ++step) {
-          for (const Transfer& t : schedule->steps[step]) {
-            sink(Row{Count{static_cast<int64_t>(step) + 1}, Count{t.source},
-                     Count{t.target}, Count{t.first_chunk},
-                     Count{t.chunk_count}, YesNo{t.reduce}});
-          }
-        }
-      },
-      Audience::Programs};
+  return {"steps",
+          "",
+          {left("step"), left("source"), left("target"), left("first_chunk"),
+           left("chunk_count"), left("reduce")},
+          [schedule](const RowSink& sink) {
+            int64_t number = 0;
+            for (const Step& step : schedule->steps) {
+              ++number;
+              for (const Transfer& t : step) {
+                sink(Row{Count{number}, Count{t.source}, Count{t.target},
+                         Count{t.first_chunk}, Count{t.chunk_count},
+                         YesNo{t.reduce}});
+              }
+            }
+          },
+          Audience::Programs};
 }
 
 }  // namespace
+
+std::vector<std::string> draw_schedule(const Schedule& schedule,
+                                       const Style& style, bool expand) {
+  return Chart(schedule, style, expand).lines();
+}
 
 std::vector<std::string> algorithm_names() { return all_names(algorithms()); }
 

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "base/diagnostic.h"
-#include "cli/commands/explain.h"
+#include "cli/commands/requests.h"
 #include "comm/collective.h"
 #include "report/report.h"
 

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tables and notes about memory budgets.
-//
-// Tables refer to the session and the answer: both must outlive the report.
 #pragma once
 
 #include <string>
@@ -9,10 +7,7 @@
 #include <vector>
 
 #include "cli/commands.h"
-#include "core/manifest.h"
-#include "core/mesh.h"
-#include "memory/kv_cache.h"
-#include "memory/sweep.h"
+#include "memory/fit.h"
 #include "report/report.h"
 #include "session/memory_answer.h"
 #include "session/session.h"
@@ -46,8 +41,7 @@ Table training_table(const Budget& budget);
 // Returns `memory_needed`, `memory_limit`, `headroom` and `fits`. Without a
 // limit the last three are null; `fits` is also null if it may fit.
 std::vector<std::pair<std::string, Cell>> fit_summary(const Fit& fit);
-Cell headroom_cell(const Fit& fit);
-Cell fits_cell(const Fit& fit);
+
 // Returns "fits 79.1 GiB: at least 18.9 GiB free".
 //
 // REQUIRES: a limit.
@@ -61,38 +55,5 @@ std::string state_fit_text(const MemoryAnswer& answer, Mode mode);
 // Returns lines about what the numbers omit or assume.
 std::vector<std::string> budget_notes(const Context& context,
                                       const MemoryAnswer& answer);
-
-// Tables and notes about the KV cache.
-
-// Returns one row per kind of layer, and one for the extra memory of prefill:
-// layers, heads, tokens, copies, bytes on the fullest device. Pipeline stages
-// are ignored.
-//
-// REQUIRES: kv_bytes_per_device() of these arguments is not empty.
-Table kv_table(const Mesh& mesh, const std::vector<KvLayer>& layers,
-               const KvAxes& axes, const KvRequest& request);
-
-// Returns "KV cache in bf16: heads over tp=8 (as `..k_proj.weight` is sharded),
-// batch over fsdp=4, context whole", and further notes.
-std::vector<std::string> kv_notes(const Mesh& mesh,
-                                  const std::vector<KvLayer>& layers,
-                                  const KvAxes& axes, const KvRequest& request);
-
-// Returns one row per recurrent state: layers, elements, bytes of a sequence
-// and on the fullest device.
-//
-// REQUIRES: as for kv_table().
-Table recurrent_table(const Mesh& mesh, const Facts& facts, const KvAxes& axes,
-                      const KvRequest& request);
-// Returns "recurrent states, one per sequence: their parts over tp=8 (as `..`
-// is sharded), batch whole".
-std::string recurrent_note(const Mesh& mesh, const KvAxes& axes);
-
-// Returns "fits up to batch 226 at context 8,192, and up to context 1,858,185
-// at batch 1".
-//
-// REQUIRES: a limit.
-std::string kv_fit_note(const WorkloadHeadroom& workload_headroom,
-                        const KvRequest& request);
 
 }  // namespace shardplan::cli

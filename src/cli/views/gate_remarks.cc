@@ -1,18 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/views/gate_remarks.h"
 
-#include <algorithm>
 #include <map>
 #include <string>
 
 #include "base/text.h"
-#include "base/words.h"
 
 namespace shardplan::cli {
 namespace {
 
 // Sentences in one note at most.
 constexpr size_t kMaxSentences = 10;
+
+// Returns the code under which a change is reported that is not a finding of a
+// target.
+Code code_of(const GateChange& change) {
+  if (change.kind == GateKind::Memory) {
+    return change.what == "replicated parameters" ? Code::ReplicationGrowth
+                                                  : Code::MemoryGrowth;
+  }
+  if (change.kind == GateKind::Time) return Code::TimeGrowth;
+  return change.lost.empty() ? Code::GatedChange : Code::LostAxes;
+}
+
+// Returns the line where a change is shown; empty if it is a line of a base
+// revision that the reader cannot open.
+Span place_of_change(const GateChange& change, bool base_is_there) {
+  return change.line.before && !base_is_there ? Span{} : change.line.where;
+}
 
 // One note: all changes caused by one line, or all changes without a line.
 struct Remark {
@@ -23,95 +38,62 @@ struct Remark {
   std::map<std::string, std::vector<std::string>> targets;  // by sentence
 };
 
-class Remarks {
- public:
-  explicit Remarks(const GateView& view) : view_(view) {
-    for (const GateChange& change : *view.changes) add(change);
-    for (const GateTarget& target : view.targets) {
-      for (const GateChange& change : *target.changes) add(change);
+std::string with_targets(const Remark& remark, const std::string& sentence) {
+  const std::vector<std::string>& targets = remark.targets.at(sentence);
+  return targets.empty() ? sentence
+                         : sentence + " (" + some_names(targets) + ")";
+}
+
+Diagnostic note_of(const Remark& remark) {
+  Diagnostic note;
+  note.code = remark.code;
+  note.severity = Severity::Note;
+  note.message = with_targets(remark, remark.sentences.front());
+  if (remark.where) note.labels.push_back({remark.where, ""});
+  for (size_t i = 1; i < remark.sentences.size(); ++i) {
+    if (i == kMaxSentences) {
+      note.facts.push_back(plural(
+          static_cast<int64_t>(remark.sentences.size() - i), "more change"));
+      break;
     }
+    note.facts.push_back(with_targets(remark, remark.sentences[i]));
   }
+  if (!remark.at.empty()) note.facts.push_back("at " + remark.at);
+  return note;
+}
 
-  Diagnostics notes() const {
-    Diagnostics notes;
-    for (const Remark& remark : remarks_) notes.add(note(remark));
-    return notes;
-  }
+}  // namespace
 
- private:
-  void add(const GateChange& change) {
+Diagnostics gate_remarks(const GateView& view) {
+  std::vector<Remark> remarks;
+  std::map<std::string, size_t> numbers;  // index of a remark by its line
+  const auto add = [&](const GateChange& change) {
     if (change.fails || change.kind == GateKind::Finding) return;
     const std::string line =
         change.line.file.empty()
             ? ""
             : change.line.file + ":" + std::to_string(change.line.line) +
                   (change.line.before ? " before the change" : "");
-    const auto [entry, is_new] = numbers_.emplace(line, remarks_.size());
+    const auto [entry, is_new] = numbers.emplace(line, remarks.size());
     if (is_new) {
-      Remark& made = remarks_.emplace_back();
-      made.where = place_of_change(change, view_.base_is_there);
+      Remark& made = remarks.emplace_back();
+      made.where = place_of_change(change, view.base_is_there);
       if (!made.where) made.at = line;
     }
-    Remark& remark = remarks_[entry->second];
+    Remark& remark = remarks[entry->second];
     if (!change.lost.empty()) remark.code = Code::LostAxes;
     const std::string sentence = change_text(change);
-    auto& targets = remark.targets[sentence];
-    if (targets.empty() && !contains_sentence(remark, sentence)) {
-      remark.sentences.push_back(sentence);
-    }
-    if (!change.target.empty()) targets.push_back(change.target);
+    const auto [of, is_first] = remark.targets.try_emplace(sentence);
+    if (is_first) remark.sentences.push_back(sentence);
+    if (!change.target.empty()) of->second.push_back(change.target);
+  };
+  for (const GateChange& change : *view.changes) add(change);
+  for (const GateTarget& target : view.targets) {
+    for (const GateChange& change : *target.changes) add(change);
   }
-
-  static bool contains_sentence(const Remark& remark,
-                                const std::string& sentence) {
-    return contains(remark.sentences, sentence);
-  }
-
-  static std::string with_targets(const Remark& remark,
-                                  const std::string& sentence) {
-    const std::vector<std::string>& targets = remark.targets.at(sentence);
-    return targets.empty() ? sentence
-                           : sentence + " (" + some_names(targets) + ")";
-  }
-
-  static Diagnostic note(const Remark& remark) {
-    Diagnostic note;
-    note.code = remark.code;
-    note.severity = Severity::Note;
-    note.message = with_targets(remark, remark.sentences.front());
-    if (remark.where) note.labels.push_back({remark.where, ""});
-    for (size_t i = 1; i < remark.sentences.size(); ++i) {
-      if (i == kMaxSentences) {
-        note.facts.push_back(plural(
-            static_cast<int64_t>(remark.sentences.size() - i), "more change"));
-        break;
-      }
-      note.facts.push_back(with_targets(remark, remark.sentences[i]));
-    }
-    if (!remark.at.empty()) note.facts.push_back("at " + remark.at);
-    return note;
-  }
-
-  const GateView& view_;
-  std::vector<Remark> remarks_;
-  std::map<std::string, size_t> numbers_;  // index of a remark by its line
-};
-
-}  // namespace
-
-Diagnostics gate_remarks(const GateView& view) { return Remarks(view).notes(); }
-
-Code code_of(const GateChange& change) {
-  if (change.kind == GateKind::Memory) {
-    return change.what == "replicated parameters" ? Code::ReplicationGrowth
-                                                  : Code::MemoryGrowth;
-  }
-  if (change.kind == GateKind::Time) return Code::TimeGrowth;
-  return change.lost.empty() ? Code::GatedChange : Code::LostAxes;
-}
-
-Span place_of_change(const GateChange& change, bool base_is_there) {
-  return change.line.before && !base_is_there ? Span{} : change.line.where;
+  Diagnostics notes;
+  for (const Remark& remark : remarks) notes.add(note_of(remark));
+  return notes;
 }
 
 std::optional<Diagnostic> new_finding(const std::vector<GateChange>& changes,

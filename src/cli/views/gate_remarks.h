@@ -19,12 +19,6 @@ namespace shardplan::cli {
 // notes point into the sources that the changes point into.
 Diagnostics gate_remarks(const GateView& view);
 
-// Returns the code under which a change is reported that is not a finding of a
-// target.
-Code code_of(const GateChange& change);
-// Returns the line where a change is shown; empty if it is a line of a base
-// revision that the reader cannot open.
-Span place_of_change(const GateChange& change, bool base_is_there);
 // Returns a finding that is new or has become more severe, as it is after the
 // change. It is an error only if it fails the gate.
 std::optional<Diagnostic> new_finding(const std::vector<GateChange>& changes,

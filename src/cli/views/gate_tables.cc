@@ -2,6 +2,7 @@
 #include "cli/views/gate_tables.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <set>
@@ -11,7 +12,9 @@
 
 #include <fmt/format.h>
 
+#include "base/checked.h"
 #include "base/text.h"
+#include "cli/views/columns.h"
 
 namespace shardplan::cli {
 namespace {
@@ -157,10 +160,10 @@ Row row_for_people(const GateChange& change, bool exact) {
   std::string below = line_text(change.line);
   const std::string reason = reason_text(change);
   if (!reason.empty()) below += (below.empty() ? "" : ": ") + reason;
-  return {std::string(change.fails ? "✗" : "~"),
+  return {change.fails ? "✗" : "~",
           name_of(change),
           shown_value(change, change.before, exact),
-          std::string("→"),
+          "→",
           shown_value(change, change.after, exact),
           delta,
           Prose{below}};
@@ -191,34 +194,33 @@ std::set<const GateChange*> shown_of(
 Table people_table(std::string id, std::string title,
                    const std::vector<const GateChange*>& changes,
                    const GateView& view) {
-  Table table;
-  table.id = std::move(id);
-  table.title = std::move(title);
   if (!view.expand && changes.size() > kMaxChanges) {
-    table.title += " (" + count_text(std::ssize(changes)) +
-                   " changes; --expand shows all)";
+    title += " (" + count_text(std::ssize(changes)) +
+             " changes; --expand shows all)";
   }
-  table.audience = Audience::People;
-  table.show_header = false;
-  table.columns = {left("sign", ""),
-                   {"what", "change", Align::Left, true},
-                   left("before"),
-                   left("arrow", ""),
-                   left("after"),
-                   right("per_device"),
-                   {"why", "why", Align::Left, false, true}};
   std::vector<Row> rows;
   const std::set<const GateChange*> shown = shown_of(changes, view.expand);
   for (const GateChange* change : changes) {
     if (!shown.contains(change)) continue;
     rows.push_back(row_for_people(*change, view.exact));
   }
-  table.rows = rows_of(std::move(rows));
+  Table table = {
+      std::move(id),
+      std::move(title),
+      {left("sign", ""), elastic("what", "change"), left("before"),
+       left("arrow", ""), left("after"), right("per_device"), below("why")},
+      rows_of(std::move(rows)),
+      Audience::People};
+  table.show_header = false;
   return table;
 }
 
 bool any_fails(const std::vector<GateChange>& changes) {
   return std::ranges::any_of(changes, &GateChange::fails);
+}
+
+bool fails_target(const GateTarget& target) {
+  return target.could_not_run || any_fails(*target.changes);
 }
 
 // Returns a text that is equal for targets with the same changes, which are
@@ -258,9 +260,8 @@ std::vector<Group> groups_of(const GateView& view) {
     }
     groups[entry->second].names.push_back(target.name);
   }
-  std::ranges::stable_sort(groups, [](const Group& a, const Group& b) {
-    if (a.fails != b.fails) return a.fails;
-    return a.bytes > b.bytes;
+  std::ranges::stable_sort(groups, std::greater(), [](const Group& group) {
+    return std::pair(group.fails, group.bytes);
   });
   return groups;
 }
@@ -270,18 +271,15 @@ std::vector<const GateChange*> by_weight(
     const std::vector<GateChange>& changes) {
   std::vector<const GateChange*> all;
   for (const GateChange& change : changes) all.push_back(&change);
-  std::ranges::stable_sort(all, [](const GateChange* a, const GateChange* b) {
-    return a->fails && !b->fails;
-  });
+  std::ranges::stable_sort(all, std::greater(), &GateChange::fails);
   return all;
 }
 
 // Returns null if the target is not checked on both sides or does not differ.
 Cell coverage_cell(const CollectiveCoverage& collectives) {
-  using How = CollectiveCoverage::How;
-  if (collectives.how == How::NotAsked) return {};
-  if (collectives.how == How::Same) return std::string("same");
-  return std::string(collectives.how == How::Compared ? "compared" : "unknown");
+  constexpr std::array<std::string_view, 4> kCoverage = {"", "same", "compared",
+                                                         "unknown"};
+  return text_cell(nth(kCoverage, collectives.how));
 }
 
 Cell coverage_note(const CollectiveCoverage& collectives) {
@@ -291,82 +289,63 @@ Cell coverage_note(const CollectiveCoverage& collectives) {
 }
 
 Table targets_table(const GateView& view) {
-  Table table = {
-      "targets",
-      "",
-      {left("target"), left("changed"), right("errors"), right("warnings"),
-       left("failed"), left("collectives"), left("collectives_note")}};
-  table.audience = Audience::Programs;
   std::vector<Row> rows;
   for (const GateTarget& target : view.targets) {
     const CollectiveCoverage& collectives = target.collectives;
     rows.push_back({target.name, YesNo{!target.changes->empty()},
                     Count{target.errors}, Count{target.warnings},
-                    YesNo{target.could_not_run || any_fails(*target.changes)},
-                    coverage_cell(collectives), coverage_note(collectives)});
+                    YesNo{fails_target(target)}, coverage_cell(collectives),
+                    coverage_note(collectives)});
   }
-  table.rows = rows_of(std::move(rows));
-  return table;
-}
-
-using Ends = CategoryChange::Ends;
-constexpr std::array<std::string_view, 3> kEndNames = {"lower", "estimate",
-                                                       "upper"};
-
-// Adds a column for each name before the change, then one for each after it.
-void add_sides(Table& table, std::span<const std::string_view> names) {
-  for (const char* side : {"_before", "_after"}) {
-    for (const std::string_view name : names) {
-      const std::string own = std::string(name) + side;
-      table.columns.push_back({own, own});
-    }
-  }
+  return {"targets",
+          "",
+          {left("target"), left("changed"), left("errors"), left("warnings"),
+           left("failed"), left("collectives"), left("collectives_note")},
+          rows_of(std::move(rows)),
+          Audience::Programs};
 }
 
 Table memory_changes_table(const GateView& view) {
-  Table table = {"memory_changes", "", {left("target"), left("category")}};
-  table.audience = Audience::Programs;
-  add_sides(table, kEndNames);
-  table.rows = [&targets = view.targets](const RowSink& sink) {
-    for (const GateTarget& target : targets) {
-      for (const CategoryChange& change : target.categories) {
-        Row row = {target.name, change.category};
-        for (const Ends* ends : {&change.before, &change.after}) {
-          for (const int64_t bytes : *ends) row.emplace_back(ByteSize{bytes});
-        }
-        sink(row);
+  std::vector<Row> rows;
+  for (const GateTarget& target : view.targets) {
+    for (const CategoryChange& change : target.categories) {
+      Row& row = rows.emplace_back(Row{target.name, change.category});
+      for (const auto* ends : {&change.before, &change.after}) {
+        for (const int64_t bytes : *ends) row.emplace_back(ByteSize{bytes});
       }
     }
-  };
-  return table;
+  }
+  return {"memory_changes",
+          "",
+          {left("target"), left("category"), left("lower_before"),
+           left("estimate_before"), left("upper_before"), left("lower_after"),
+           left("estimate_after"), left("upper_after")},
+          rows_of(std::move(rows)),
+          Audience::Programs};
 }
 
 Table time_changes_table(const GateView& view) {
-  Table table = {"time_changes", "", {left("target"), left("part")}};
-  table.audience = Audience::Programs;
-  constexpr std::array<std::string_view, 4> kNames = {"lower", "estimate",
-                                                      "upper", "exposed"};
-  add_sides(table, kNames);
-  table.rows = [&targets = view.targets](const RowSink& sink) {
-    for (const GateTarget& target : targets) {
-      for (const TimeChange& change : target.times) {
-        Row row = {target.name, change.part};
-        for (const auto* side : {&change.before, &change.after}) {
-          if (!*side) {
-            row.insert(row.end(), 4, Cell());
-            continue;
-          }
-          const Seconds& seconds = (*side)->seconds;
-          for (const double value : {seconds.lower, seconds.estimate,
-                                     seconds.upper, (*side)->exposed}) {
-            row.emplace_back(Duration{value});
-          }
+  std::vector<Row> rows;
+  for (const GateTarget& target : view.targets) {
+    for (const TimeChange& change : target.times) {
+      Row& row = rows.emplace_back(Row{target.name, change.part});
+      for (const auto* side : {&change.before, &change.after}) {
+        const auto [seconds, exposed] = side->value_or(TimeChange::Side{});
+        for (const double value :
+             {seconds.lower, seconds.estimate, seconds.upper, exposed}) {
+          row.push_back(*side ? Cell(Duration{value}) : Cell());
         }
-        sink(row);
       }
     }
-  };
-  return table;
+  }
+  return {"time_changes",
+          "",
+          {left("target"), left("part"), left("lower_before"),
+           left("estimate_before"), left("upper_before"),
+           left("exposed_before"), left("lower_after"), left("estimate_after"),
+           left("upper_after"), left("exposed_after")},
+          rows_of(std::move(rows)),
+          Audience::Programs};
 }
 
 bool is_bracket(const CategoryChange& change) {
@@ -374,17 +353,45 @@ bool is_bracket(const CategoryChange& change) {
          change.after.front() != change.after.back();
 }
 
+ColumnsOf<GateChange> gate_columns() {
+  const auto of_line = [](auto cell) {
+    return [cell](const GateChange& change) {
+      return change.line.file.empty() ? Cell() : Cell(cell(change.line));
+    };
+  };
+  return {
+      {left("target"), [](auto& c) { return text_cell(c.target); }},
+      {left("kind"), [](auto& c) { return text_cell(gate_kind_name(c.kind)); }},
+      {left("what"), &GateChange::what},
+      {left("before"), [](auto& c) { return cell_of(c.before); }},
+      {left("after"), [](auto& c) { return cell_of(c.after); }},
+      {left("file"), [](auto& c) { return text_cell(c.line.file); }},
+      {left("line"), of_line([](auto& line) { return Count{line.line}; })},
+      {left("side"),
+       of_line([](auto& line) { return line.before ? "base" : "head"; })},
+      {left("fails"), [](auto& c) { return YesNo{c.fails}; }},
+      {left("why"),
+       [](auto& c) { return c.text.empty() ? Cell() : Cell(Prose{c.text}); }},
+      {left("lost"), [](auto& c) { return Names{texts_of(c.lost)}; }},
+      {left("gained"), [](auto& c) { return Names{texts_of(c.gained)}; }},
+      {left("parameters"), [](auto& c) { return Count{c.parameters}; }},
+      {left("bytes_per_device"),
+       [](auto& c) { return ByteSize{c.bytes_per_device}; }}};
+}
+
 Table changes_table(const GateView& view) {
-  Table table = {"gate_changes", "", gate_columns()};
-  table.audience = Audience::Programs;
   std::vector<const std::vector<GateChange>*> all = {view.changes};
   for (const GateTarget& target : view.targets) all.push_back(target.changes);
-  table.rows = [all](const RowSink& sink) {
-    for (const auto* changes : all) {
-      for (const GateChange& change : *changes) sink(gate_row(change));
-    }
-  };
-  return table;
+  const auto columns = gate_columns();
+  return {"gate_changes", "", columns_of(columns),
+          [all, columns](const RowSink& sink) {
+            for (const auto* changes : all) {
+              for (const GateChange& change : *changes) {
+                sink(row_of(columns, change));
+              }
+            }
+          },
+          Audience::Programs};
 }
 
 struct Totals {
@@ -396,10 +403,9 @@ struct Totals {
 Totals totals_of(const GateView& view) {
   Totals totals;
   for (const GateTarget& target : view.targets) {
-    const bool fails = target.could_not_run || any_fails(*target.changes);
-    totals.changed += target.changes->empty() ? 0 : 1;
-    totals.failed += fails ? 1 : 0;
-    totals.broken += target.could_not_run ? 1 : 0;
+    totals.changed += !target.changes->empty();
+    totals.failed += fails_target(target);
+    totals.broken += target.could_not_run;
   }
   return totals;
 }
@@ -430,14 +436,11 @@ void add_people_tables(const GateView& view, Report& report) {
   }
   size_t number = 0;
   for (const Group& group : groups_of(view)) {
-    std::string title = joined(
-        std::vector<std::string>(
-            group.names.begin(),
-            group.names.begin() + static_cast<std::ptrdiff_t>(
-                                      std::min<size_t>(3, group.names.size()))),
-        ", ");
-    if (group.names.size() > 3) {
-      title += " and " + plural(std::ssize(group.names) - 3, "more target");
+    const std::span<const std::string> names = group.names;
+    std::string title =
+        joined(names.first(std::min<size_t>(3, names.size())), ", ");
+    if (names.size() > 3) {
+      title += " and " + plural(std::ssize(names) - 3, "more target");
     }
     if (group.fails) title += ": fails";
     const auto changes = by_weight(*group.first->changes);
@@ -519,76 +522,33 @@ std::vector<std::string> same_targets(const GateView& view) {
 
 }  // namespace
 
-std::vector<Column> gate_columns() {
-  return {left("target"),      left("kind"),
-          left("what"),        left("before"),
-          left("after"),       left("file"),
-          right("line"),       left("side"),
-          left("fails"),       left("why"),
-          left("lost"),        left("gained"),
-          right("parameters"), right("bytes_per_device", "per device")};
-}
-
-Row gate_row(const GateChange& change) {
-  const auto optional = [](const std::string& text) {
-    return text.empty() ? Cell() : Cell(text);
-  };
-  const bool has_line = !change.line.file.empty();
-  return {optional(change.target),
-          std::string(gate_kind_name(change.kind)),
-          change.what,
-          cell_of(change.before),
-          cell_of(change.after),
-          optional(change.line.file),
-          has_line ? Cell(Count{change.line.line}) : Cell(),
-          has_line ? Cell(std::string(change.line.before ? "base" : "head"))
-                   : Cell(),
-          YesNo{change.fails},
-          change.text.empty() ? Cell() : Cell(Prose{change.text}),
-          Names{texts_of(change.lost)},
-          Names{texts_of(change.gained)},
-          Count{change.parameters},
-          ByteSize{change.bytes_per_device}};
-}
-
 Table category_table(const std::vector<CategoryChange>& categories,
                      bool exact) {
   const bool brackets = std::ranges::any_of(categories, is_bracket);
-  Table table = {"category_changes",
-                 brackets
-                     ? "Training step memory, on the fullest device (estimate)"
-                     : "Memory on the fullest device",
-                 {left("category", ""), right("before"), right("after"),
-                  right("delta", "change")}};
-  table.audience = Audience::People;
   std::vector<Row> rows;
-  const auto add = [&](const std::string& title, const CategoryChange& change,
-                       size_t end) {
+  const auto add = [&](const std::string& title, int64_t was, int64_t is) {
     rows.push_back(
-        {title, ByteSize{change.before.at(end)}, ByteSize{change.after.at(end)},
-         delta_text(change.after.at(end) - change.before.at(end), exact)});
+        {title, ByteSize{was}, ByteSize{is}, delta_text(is - was, exact)});
   };
-  constexpr size_t kEstimate = 1;
   for (const CategoryChange& change : categories) {
+    const auto& [lower_before, was, upper_before] = change.before;
+    const auto& [lower_after, is, upper_after] = change.after;
     const bool is_total = change.category == "total";
-    if (change.before.at(kEstimate) != change.after.at(kEstimate) || is_total) {
-      add(change.title, change, kEstimate);
-    }
+    if (was != is || is_total) add(change.title, was, is);
     if (!is_total || !brackets) continue;
-    add("total, at least", change, 0);
-    add("total, at most", change, 2);
+    add("total, at least", lower_before, lower_after);
+    add("total, at most", upper_before, upper_after);
   }
-  table.rows = rows_of(std::move(rows));
-  return table;
+  return {"category_changes",
+          brackets ? "Training step memory, on the fullest device (estimate)"
+                   : "Memory on the fullest device",
+          {left("category", ""), right("before"), right("after"),
+           right("delta", "change")},
+          rows_of(std::move(rows)),
+          Audience::People};
 }
 
 Table time_table(const std::vector<TimeChange>& times) {
-  Table table = {
-      "part_changes",
-      "Time per " + times.back().part + ", on the slowest device (estimate)",
-      {left("part", ""), right("before"), right("after"),
-       right("delta", "change")}};
-  table.audience = Audience::People;
   std::vector<Row> rows;
   const auto add = [&](const std::string& title, double was, double is) {
     rows.push_back({title, Duration{was}, Duration{is},
@@ -605,8 +565,13 @@ Table time_table(const std::vector<TimeChange>& times) {
     add(change.part + ", at most", change.before->seconds.upper,
         change.after->seconds.upper);
   }
-  table.rows = rows_of(std::move(rows));
-  return table;
+  return {
+      "part_changes",
+      "Time per " + times.back().part + ", on the slowest device (estimate)",
+      {left("part", ""), right("before"), right("after"),
+       right("delta", "change")},
+      rows_of(std::move(rows)),
+      Audience::People};
 }
 
 std::string change_text(const GateChange& change) {

@@ -52,8 +52,4 @@ Table time_table(const std::vector<TimeChange>& times);
 // (+8.0 GiB)".
 std::string change_text(const GateChange& change);
 
-// The columns of tables.gate_changes, and a row of it.
-std::vector<Column> gate_columns();
-Row gate_row(const GateChange& change);
-
 }  // namespace shardplan::cli

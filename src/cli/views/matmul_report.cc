@@ -46,14 +46,12 @@ std::optional<AxisName> axis_of(const PythonValue& value, Diagnostics& diags) {
 
 std::optional<AxisNames> axes_of(const PythonValue& value, Diagnostics& diags) {
   if (value.kind == PythonKind::None) return AxisNames();
-  std::vector<const PythonValue*> items = {&value};
-  if (value.kind == PythonKind::Tuple || value.kind == PythonKind::List) {
-    items.clear();
-    for (const PythonValue& item : value.items) items.push_back(&item);
-  }
+  const bool is_list =
+      value.kind == PythonKind::Tuple || value.kind == PythonKind::List;
   AxisNames axes;
-  for (const PythonValue* item : items) {
-    auto axis = axis_of(*item, diags);
+  for (const PythonValue& item :
+       is_list ? std::span(value.items) : std::span(&value, 1)) {
+    auto axis = axis_of(item, diags);
     if (!axis) return std::nullopt;
     axes.push_back(*std::move(axis));
   }
@@ -207,13 +205,11 @@ class Needs {
         "each device holds a partial sum; yields " + spec_text(output_.spec));
     // The result may also contain the axis if an illegal operand names it
     // twice.
-    const bool free =
-        std::ranges::none_of(output_.spec.dims, [&](const AxisNames& axes) {
-          return std::find_first_of(axes.begin(), axes.end(),
-                                    output_.partial.begin(),
-                                    output_.partial.end()) != axes.end();
-        });
-    if (output_.spec.dims.empty() || !free) return;
+    const AxisNames named = axes_in(output_.spec);
+    const bool is_named = std::ranges::any_of(
+        output_.partial,
+        [&](const AxisName& axis) { return contains(named, axis); });
+    if (output_.spec.dims.empty() || is_named) return;
     PartitionSpec scattered = output_.spec;
     AxisNames& last = scattered.dims.back();
     last.insert(last.end(), output_.partial.begin(), output_.partial.end());
@@ -249,9 +245,7 @@ class Needs {
 Table needs_table(const Product& product, const MatmulOutput& output) {
   return {"needs",
           "Required communication",
-          {left("what", "operation"),
-           left("axes", "over"),
-           {"why", "why", Align::Left, true}},
+          {left("what", "operation"), left("axes", "over"), elastic("why")},
           rows_of(Needs(product, output).rows())};
 }
 

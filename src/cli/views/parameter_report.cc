@@ -6,9 +6,11 @@
 #include <utility>
 #include <vector>
 
+#include "base/checked.h"
 #include "base/text.h"
 #include "base/words.h"
 #include "cli/options.h"
+#include "cli/views/columns.h"
 #include "cli/views/tables.h"
 #include "core/plan.h"
 #include "core/rules.h"
@@ -38,45 +40,8 @@ std::vector<size_t> found_in(const Manifest& manifest,
   return parameters;
 }
 
-}  // namespace
-
-std::optional<size_t> find_parameter(const Manifest& manifest,
-                                     const Folding& folding,
-                                     const std::string& name,
-                                     Diagnostics& diags) {
-  for (size_t i = 0; i < manifest.size(); ++i) {
-    if (manifest.name(i) == name) return i;
-  }
-  const std::vector<size_t> found = found_in(manifest, name);
-  if (found.size() == 1) return found.front();
-  auto report = diags.error(Code::Usage, {},
-                            "the model has no parameter " + in_backticks(name));
-  if (!found.empty()) {
-    report.fact("as a pattern it matches " + plural(std::ssize(found), "name"));
-    report.help("there is a similar parameter: " +
-                in_backticks(manifest.name(found.front())));
-    return report;
-  }
-  // Names within a class differ only in numbers, so one name per class is
-  // enough.
-  std::vector<std::string> candidates;
-  for (const ParameterClass& c : folding.classes) {
-    candidates.emplace_back(manifest.name(c.first));
-    if (contains(candidates.back(), name)) {
-      report.help("there is a similar parameter: " +
-                  in_backticks(candidates.back()));
-      return report;
-    }
-  }
-  suggest(report, name, candidates);
-  return report;
-}
-
-namespace {
-
-const AxisNames& axes_of_dim(const PartitionSpec& spec, size_t dim) {
-  static const AxisNames kNone;
-  return dim < spec.dims.size() ? spec.dims[dim] : kNone;
+AxisNames axes_of_dim(const PartitionSpec& spec, size_t dim) {
+  return dim < spec.dims.size() ? spec.dims[dim] : AxisNames();
 }
 
 // Returns the axes larger than 1 that no dimension names; all devices along
@@ -97,7 +62,7 @@ Table dimensions_table(const Placement& p, const Mesh& mesh,
   const Shape shape = stored_shape(p);
   std::vector<Row> rows;
   for (size_t dim = 0; dim < shape.size(); ++dim) {
-    const AxisNames& axes = axes_of_dim(p.spec, dim);
+    const AxisNames axes = axes_of_dim(p.spec, dim);
     const int64_t shards = shard_count(mesh, axes);
     int64_t stored = 0;  // over all shards
     for (const ShardSize& s :
@@ -184,7 +149,167 @@ std::vector<std::string> notes_of_parameter(const Placement& p,
   return notes;
 }
 
+// A step of a decision, as `--why` shows it.
+struct WhyRow {
+  std::string step;
+  std::string subject;
+  std::string detail = {};
+  std::string outcome = {};
+  // Why a dimension was corrected; "" if it was not. None: no dimension.
+  std::optional<std::string> reason = {};
+};
+
+void add_rules(const Session& session, size_t parameter,
+               std::vector<WhyRow>& rows) {
+  RuleSet rules;
+  for (const PlanRule& rule : session.plan.rules) {
+    rules.rules.push_back({rule.pattern, rule.spec, {}, {}, {}, false});
+  }
+  Diagnostics ignored;  // the rules compiled before
+  const auto matcher = Matcher::compile(
+      rules, session.model.manifest.names_are_plain(), ignored);
+  const Placement& placement = session.plan.of(parameter);
+  if (!matcher) return;
+  if (placement.rule == 0 && placement.requested) {
+    rows.push_back({"logical axes", "decide", "no rule matches"});
+    return;
+  }
+  if (placement.rule == 0 && !session.plan.is_unmatched(placement)) {
+    rows.push_back({"scalar", "never sharded", "no rule applies"});
+    return;
+  }
+  std::vector<int> found;
+  matcher->find_one_by_one(session.model.manifest.name(parameter), found);
+  int next = 1;  // the first rule that has no row
+  // Adds a row for the rules before `end`, which do not match.
+  const auto add_others = [&](int end) {
+    if (next == end) return;
+    const std::string range =
+        next + 1 == end
+            ? "rule " + std::to_string(next)
+            : "rules " + std::to_string(next) + "-" + std::to_string(end - 1);
+    rows.push_back({range, "not found"});
+  };
+  for (const int index : found) {
+    add_others(index + 1);
+    const PlanRule& of = nth(session.plan.rules, index);
+    rows.push_back(
+        {"rule " + std::to_string(index + 1), of.pattern,
+         of.file.empty() ? "" : of.file + ":" + std::to_string(of.line),
+         index + 1 == placement.rule ? "decides"
+                                     : "also matches, but comes later"});
+    next = index + 2;
+  }
+  add_others(static_cast<int>(session.plan.rules.size()) + 1);
+}
+
+std::string quotient(const Mesh& mesh, const AxisNames& axes) {
+  std::string text;
+  for (const AxisName& axis : axes) {
+    text += " / " + axis +
+            (mesh.find(axis) ? "=" + std::to_string(mesh.size_of(axis)) : "");
+  }
+  return text;
+}
+
+void add_dimensions(const Session& session, const Placement& p,
+                    std::vector<WhyRow>& rows) {
+  if (!p.requested) {
+    if (p.spec.dims.empty()) return;
+    rows.push_back({"by size", spec_text(p.spec), "", "no rule matches"});
+    return;
+  }
+  rows.push_back({"requested", spec_text(*p.requested)});
+  if (p.resolved && *p.resolved != *p.requested) {
+    rows.push_back({"means", spec_text(*p.resolved)});
+  }
+  const Shape shape = stored_shape(p);
+  const PartitionSpec& meant = p.requested_spec();
+  const size_t dims = std::max(meant.dims.size(), shape.size());
+  for (size_t dim = 0; dim < dims; ++dim) {
+    const std::string step = "dimension " + std::to_string(dim);
+    const bool exists = dim < p.type.shape.size();
+    const AxisNames asked = axes_of_dim(meant, dim);
+    std::string outcome = asked.empty() ? "whole" : "kept";
+    std::string reason;
+    if (!exists) outcome = "no such dimension";
+    for (const Correction& c : p.corrections) {
+      if (c.dim != static_cast<int>(dim)) continue;
+      outcome = dropped_text(c);
+      reason = correction_reason(c);
+    }
+    for (const StoredDim& stored : p.stored_dims) {
+      if (stored.dim != static_cast<int>(dim)) continue;
+      const size_t colon = std::min(stored.why.find(": "), stored.why.size());
+      const size_t after = std::min(colon + 2, stored.why.size());
+      rows.push_back({step,
+                      std::to_string(p.type.shape[dim]) + " stored as " +
+                          std::to_string(stored.size),
+                      stored.why.substr(0, colon), stored.why.substr(after)});
+    }
+    rows.push_back({step,
+                    (exists ? std::to_string(shape[dim]) : "-") +
+                        quotient(session.plan.mesh, asked),
+                    exists ? std::to_string(p.local_shape[dim]) : "", outcome,
+                    reason});
+  }
+}
+
+// For people, a reason is a sentence on its own line, which is never shortened.
+Table why_table(const std::vector<WhyRow>& rows, bool for_people) {
+  Column reason = elastic("reason", "");
+  reason.below = true;
+  Table table = table_of(
+      for_people ? "why_shown" : "why", "", rows,
+      {{left("step", ""), &WhyRow::step},
+       {elastic("subject", ""), &WhyRow::subject},
+       {left("detail", ""), &WhyRow::detail},
+       {left("outcome", ""),
+        [=](auto& row) {
+          if (!row.reason) return Cell(row.outcome);
+          const bool appends = !for_people && !row.reason->empty();
+          return Cell(Prose{row.outcome + (appends ? ": " + *row.reason : "")});
+        }},
+       {reason, [](auto& row) { return optional_cell<Prose>(row.reason); },
+        for_people}},
+      audience_of(for_people));
+  table.show_header = false;
+  return table;
+}
+
 }  // namespace
+
+std::optional<size_t> find_parameter(const Manifest& manifest,
+                                     const Folding& folding,
+                                     const std::string& name,
+                                     Diagnostics& diags) {
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    if (manifest.name(i) == name) return i;
+  }
+  const std::vector<size_t> found = found_in(manifest, name);
+  if (found.size() == 1) return found.front();
+  auto report = diags.error(Code::Usage, {},
+                            "the model has no parameter " + in_backticks(name));
+  if (!found.empty()) {
+    report.fact("as a pattern it matches " + plural(std::ssize(found), "name"));
+    report.help("there is a similar parameter: " +
+                in_backticks(manifest.name(found.front())));
+    return report;
+  }
+  // Names within a class differ only in numbers, so one name per class is
+  // enough.
+  std::vector<std::string> candidates;
+  for (const ParameterClass& c : folding.classes) {
+    candidates.emplace_back(manifest.name(c.first));
+    if (contains(candidates.back(), name)) {
+      report.help("there is a similar parameter: " +
+                  in_backticks(candidates.back()));
+      return report;
+    }
+  }
+  suggest(report, name, candidates);
+  return report;
+}
 
 std::optional<Report> shard_report(Context& context, const Session& session,
                                    const std::string& name) {
@@ -222,7 +347,7 @@ std::optional<Report> shard_report(Context& context, const Session& session,
       {"devices", Count{mesh.devices()}},
       {"mesh", MeshCell{mesh}},
       {"views", ViewsCell{mesh.views()}},
-      {"view", p.view.empty() ? Cell() : Cell(p.view)},
+      {"view", text_cell(p.view)},
       {"dealt",
        p.dealt ? Cell(WholePlacementCell{p.dealt->axis, rank}) : Cell()}};
   report.headline = {title + "  " + type_text(p.type) + "  " +
@@ -241,173 +366,6 @@ std::optional<Report> shard_report(Context& context, const Session& session,
   return report;
 }
 
-namespace {
-
-// Collects the rules before and after the one that decides; consecutive rules
-// that do not match share a row.
-class RuleRows {
- public:
-  RuleRows(const Session& session, std::vector<Row>& rows)
-      : session_(session), rows_(rows) {}
-
-  void not_found(int rule) {
-    if (first_ == 0) first_ = rule;
-    last_ = rule;
-  }
-  void flush() {
-    if (first_ == 0) return;
-    const std::string range =
-        first_ == last_
-            ? "rule " + std::to_string(first_)
-            : "rules " + std::to_string(first_) + "-" + std::to_string(last_);
-    rows_.push_back(
-        {range, std::string("not found"), std::string(), std::string()});
-    first_ = 0;
-  }
-  void found(int rule, std::string outcome) {
-    flush();
-    const PlanRule& of = session_.plan.rules[static_cast<size_t>(rule) - 1];
-    const std::string place =
-        of.file.empty() ? "" : of.file + ":" + std::to_string(of.line);
-    rows_.push_back({"rule " + std::to_string(rule), of.pattern, place,
-                     std::move(outcome)});
-  }
-
- private:
-  const Session& session_;
-  std::vector<Row>& rows_;
-  int first_ = 0;
-  int last_ = 0;
-};
-
-void add_rules(const Session& session, size_t parameter,
-               std::vector<Row>& rows) {
-  RuleSet rules;
-  for (const PlanRule& rule : session.plan.rules) {
-    rules.rules.push_back({rule.pattern, rule.spec, {}, {}, {}, false});
-  }
-  Diagnostics ignored;  // the rules compiled before
-  const auto matcher = Matcher::compile(
-      rules, session.model.manifest.names_are_plain(), ignored);
-  const Placement& placement = session.plan.of(parameter);
-  if (!matcher) return;
-  if (placement.rule == 0 && placement.requested) {
-    rows.push_back({std::string("logical axes"), std::string("decide"),
-                    std::string("no rule matches"), std::string()});
-    return;
-  }
-  if (placement.rule == 0 && !session.plan.is_unmatched(placement)) {
-    rows.push_back({std::string("scalar"), std::string("never sharded"),
-                    std::string("no rule applies"), std::string()});
-    return;
-  }
-  std::vector<int> found;
-  matcher->find_one_by_one(session.model.manifest.name(parameter), found);
-  RuleRows out(session, rows);
-  for (int rule = 1; rule <= static_cast<int>(session.plan.rules.size());
-       ++rule) {
-    if (!std::ranges::binary_search(found, rule - 1)) {
-      out.not_found(rule);
-    } else {
-      out.found(rule, rule == placement.rule ? "decides"
-                                             : "also matches, but comes later");
-    }
-  }
-  out.flush();
-}
-
-std::string quotient(const Mesh& mesh, const AxisNames& axes) {
-  std::string text;
-  for (const AxisName& axis : axes) {
-    text += " / " + axis +
-            (mesh.find(axis) ? "=" + std::to_string(mesh.size_of(axis)) : "");
-  }
-  return text;
-}
-
-void add_dimensions(const Session& session, const Placement& p,
-                    std::vector<Row>& rows) {
-  if (!p.requested) {
-    if (p.spec.dims.empty()) return;
-    rows.push_back({std::string("by size"), spec_text(p.spec), std::string(),
-                    std::string("no rule matches")});
-    return;
-  }
-  rows.push_back({std::string("requested"), spec_text(*p.requested),
-                  std::string(), std::string()});
-  const Shape shape = stored_shape(p);
-  if (p.resolved && *p.resolved != *p.requested) {
-    rows.push_back({std::string("means"), spec_text(*p.resolved), std::string(),
-                    std::string()});
-  }
-  const PartitionSpec& meant = p.requested_spec();
-  const size_t dims = std::max(meant.dims.size(), shape.size());
-  for (size_t dim = 0; dim < dims; ++dim) {
-    const bool exists = dim < p.type.shape.size();
-    const AxisNames asked =
-        dim < meant.dims.size() ? meant.dims[dim] : AxisNames();
-    std::string outcome = asked.empty() ? "whole" : "kept";
-    std::string reason;
-    if (!exists) outcome = "no such dimension";
-    for (const Correction& c : p.corrections) {
-      if (c.dim != static_cast<int>(dim)) continue;
-      outcome = dropped_text(c);
-      reason = correction_reason(c);
-    }
-    for (const StoredDim& stored : p.stored_dims) {
-      if (stored.dim != static_cast<int>(dim)) continue;
-      const size_t colon = std::min(stored.why.find(": "), stored.why.size());
-      const size_t after = std::min(colon + 2, stored.why.size());
-      rows.push_back({"dimension " + std::to_string(dim),
-                      std::to_string(p.type.shape[dim]) + " stored as " +
-                          std::to_string(stored.size),
-                      stored.why.substr(0, colon), stored.why.substr(after)});
-    }
-    rows.push_back({"dimension " + std::to_string(dim),
-                    (exists ? std::to_string(shape[dim]) : std::string("-")) +
-                        quotient(session.plan.mesh, asked),
-                    exists ? std::to_string(p.local_shape[dim]) : std::string(),
-                    Prose{outcome}, Prose{reason}});
-  }
-}
-
-// Step, subject, detail, outcome and, for a correction, its reason.
-constexpr size_t kWhyColumns = 5;
-
-// A reason is a sentence, so it has its own line, which is never shortened.
-Table why_for_people(std::vector<Row> rows) {
-  Table table = {"why_shown",
-                 "",
-                 {left("step", ""),
-                  {"subject", "", Align::Left, true},
-                  left("detail", ""),
-                  left("outcome", ""),
-                  {"reason", "", Align::Left, true, true}}};
-  table.show_header = false;
-  table.audience = Audience::People;
-  table.rows = rows_of(std::move(rows));
-  return table;
-}
-
-Table why_for_programs(std::vector<Row> rows) {
-  for (Row& row : rows) {
-    if (const auto* reason = std::get_if<Prose>(&row.back())) {
-      if (!reason->text.empty()) {
-        row[3] = Prose{std::get<Prose>(row[3]).text + ": " + reason->text};
-      }
-    }
-    row.pop_back();
-  }
-  return {"why",
-          "",
-          {left("step", ""), left("subject", ""), left("detail", ""),
-           left("outcome", "")},
-          rows_of(std::move(rows)),
-          Audience::Programs};
-}
-
-}  // namespace
-
 std::optional<Report> why_report(Context& context, const Session& session,
                                  const std::string& name) {
   const std::optional<size_t> parameter = find_parameter(
@@ -415,26 +373,23 @@ std::optional<Report> why_report(Context& context, const Session& session,
   if (!parameter) return std::nullopt;
   const Placement& p = session.plan.of(*parameter);
 
-  std::vector<Row> rows;
+  std::vector<WhyRow> rows;
   add_rules(session, *parameter, rows);
   add_dimensions(session, p, rows);
   int64_t holders = session.plan.mesh.devices();
   if (p.dealt) {
     holders /= p.dealt->size;
     rows.push_back(
-        {std::string("dealt"),
-         "over " + p.dealt->axis + "=" + std::to_string(p.dealt->size),
+        {"dealt", "over " + p.dealt->axis + "=" + std::to_string(p.dealt->size),
          std::to_string(p.dealt->experts) + " experts",
          "rank " + std::to_string(rank_of(
                        *p.dealt, session.model.manifest.name(*parameter)))});
   }
-  rows.push_back({std::string("final"), spec_text(p.spec),
+  rows.push_back({"final", spec_text(p.spec),
                   "local " + type_text({p.type.dtype, p.local_shape}),
                   bytes_text(p.bytes_per_device) + " on each of " +
                       plural(holders, "device") + ", " +
                       plural(p.replicas, "replica")});
-
-  for (Row& row : rows) row.resize(kWhyColumns);
 
   Report report;
   report.command = "resolve";
@@ -443,7 +398,7 @@ std::optional<Report> why_report(Context& context, const Session& session,
   report.headline = {std::string(session.model.manifest.name(*parameter)) +
                      "  " + type_text(p.type) + "  " +
                      bytes_text(p.type.bytes())};
-  report.tables = {why_for_people(rows), why_for_programs(std::move(rows)),
+  report.tables = {why_table(rows, true), why_table(rows, false),
                    placements_table(session), corrections_table(session),
                    rules_table(session)};
   if (session.plan.declarations.any()) {

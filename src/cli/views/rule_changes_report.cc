@@ -10,6 +10,7 @@
 #include "base/words.h"
 #include "cli/views/columns.h"
 #include "core/spec.h"
+#include "report/table_text.h"
 
 namespace shardplan::cli {
 namespace {
@@ -34,13 +35,8 @@ std::string both_places(const RuleSetChange& change) {
 std::string placed_text(const RuleSetChange& change,
                         const PartitionSpec& spec) {
   if (change.kind != Kind::Label) return spec_text(spec);
-  std::string text;
-  for (const AxisNames& axes : spec.dims) {
-    for (const AxisName& axis : axes) {
-      text += (text.empty() ? "[" : ", ") + axis;
-    }
-  }
-  return text.empty() ? "None" : text + "]";
+  const AxisNames axes = axes_in(spec);
+  return axes.empty() ? "None" : "[" + joined(texts_of(axes), ", ") + "]";
 }
 
 // Returns one side of the change: `text` if there is one, else the spec.
@@ -238,7 +234,6 @@ ChangeText single_text(const RuleSetChange& change) {
       break;
     case How::Takeover: {
       const std::string name = in_backticks(change.witness);
-
       if (change.by.empty()) {
         text.what = who + " now matches " + name + ", which no rule matched";
       } else {
@@ -312,6 +307,54 @@ std::vector<std::string> ordered_labels(const ContestGroup& group,
   return labels;
 }
 
+constexpr int kColumnGap = 2;
+constexpr int kFoldedIndent = 4;
+
+void add_wrapped(const std::string& text, int width,
+                 std::vector<std::string>& lines) {
+  if (text.empty()) return;
+  const std::string indent(kFoldedIndent, ' ');
+  for (const std::string& line : wrapped_words(text, width - kFoldedIndent)) {
+    lines.push_back(indent + line);
+  }
+}
+
+struct ChangeRow {
+  const RuleSetChange& change;
+  bool fails = false;
+};
+
+Cell side_cell(const std::optional<PartitionSpec>& spec,
+               const std::string& text) {
+  return spec && text.empty() ? Cell(*spec) : text_cell(text);
+}
+
+Cell file_cell(Span where) { return where ? Cell(where.file->name()) : Cell(); }
+
+Cell line_cell(Span where) {
+  return where ? Cell(Count{place_of(where).line}) : Cell();
+}
+
+// Returns the line that caused the change: its place now, or else before.
+Span cause_of(const RuleSetChange& change) {
+  if (change.how == How::Contest && change.by_where) return change.by_where;
+  return change.after_where ? change.after_where : change.before_where;
+}
+
+std::string_view from_name(From from) {
+  switch (from) {
+    case From::Model:
+      return "model";
+    case From::Family:
+      return "family";
+    case From::Patterns:
+      return "patterns";
+    case From::Nowhere:
+      break;
+  }
+  return "";
+}
+
 }  // namespace
 
 std::string change_sentence(const RuleSetChange& change) {
@@ -363,31 +406,6 @@ std::vector<ChangeText> change_texts(const std::vector<RuleSetChange>& changes,
   return texts;
 }
 
-namespace {
-
-constexpr int kColumnGap = 2;
-constexpr int kFoldedIndent = 4;
-
-void add_wrapped(const std::string& text, int width,
-                 std::vector<std::string>& lines) {
-  const std::string indent(kFoldedIndent, ' ');
-  std::string line;
-  size_t at = 0;
-  while (at < text.size()) {
-    size_t end = text.find(' ', at);
-    if (end == std::string::npos) end = text.size();
-    const std::string word = text.substr(at, end - at);
-    const bool fits = display_width(indent + line + " " + word) <= width;
-    if (!line.empty() && !fits)
-      lines.push_back(indent + std::exchange(line, ""));
-    line += (line.empty() ? "" : " ") + word;
-    at = end + 1;
-  }
-  if (!line.empty()) lines.push_back(indent + line);
-}
-
-}  // namespace
-
 std::vector<std::string> change_lines(const std::vector<ChangeText>& texts,
                                       int width) {
   int what = 0;
@@ -432,129 +450,66 @@ std::vector<std::string> change_lines(const std::vector<ChangeText>& texts,
   return lines;
 }
 
-namespace {
-
-struct ChangeRow {
-  const RuleSetChange& change;
-  bool fails = false;
-};
-
-Cell some_text(const std::string& text) {
-  if (text.empty()) return std::monostate();
-  return text;
-}
-
-Cell side_cell(const std::optional<PartitionSpec>& spec,
-               const std::string& text) {
-  if (spec && text.empty()) return *spec;
-  return some_text(text);
-}
-
-Cell file_cell(Span where) {
-  if (!where) return std::monostate();
-  return where.file->name();
-}
-
-Cell line_cell(Span where) {
-  if (!where) return std::monostate();
-  return Count{place_of(where).line};
-}
-
-// Returns the line that caused the change: its place now, or else before.
-Span cause_of(const RuleSetChange& change) {
-  if (change.how == How::Contest && change.by_where) return change.by_where;
-  return change.after_where ? change.after_where : change.before_where;
-}
-
-std::string_view from_name(From from) {
-  switch (from) {
-    case From::Model:
-      return "model";
-    case From::Family:
-      return "family";
-    case From::Patterns:
-      return "patterns";
-    case From::Nowhere:
-      break;
-  }
-  return "";
-}
-
-const ColumnsOf<ChangeRow>& change_columns() {
-  static const ColumnsOf<ChangeRow> kColumns = {
-      {left("target"), [](const ChangeRow&) { return Cell(); }},
-      {left("kind"),
-       [](auto& r) { return Cell(std::string(kind_name(r.change.kind))); }},
-      {left("what"), [](auto& r) { return some_text(r.change.what); }},
-      {left("before"),
-       [](auto& r) {
-         return side_cell(r.change.before, r.change.text_before);
-       }},
-      {left("after"),
-       [](auto& r) { return side_cell(r.change.after, r.change.text_after); }},
-      {left("file"), [](auto& r) { return file_cell(cause_of(r.change)); }},
-      {left("line"), [](auto& r) { return line_cell(cause_of(r.change)); }},
-      {left("fails"), [](auto& r) { return Cell(YesNo{r.fails}); }},
-      {left("change"),
-       [](auto& r) { return Cell(std::string(how_name(r.change.how))); }},
-      {left("of_values"),
-       [](auto& r) { return Cell(YesNo{r.change.of_values}); }},
-      {left("occurrence"),
-       [](auto& r) { return Cell(Count{r.change.occurrence}); }},
-      {left("lost"),
-       [](auto& r) { return Cell(Names{texts_of(r.change.lost)}); }},
-      {left("gained"),
-       [](auto& r) { return Cell(Names{texts_of(r.change.gained)}); }},
-      {left("matters", "matters where"),
-       [](auto& r) { return Cell(Names{texts_of(r.change.matters)}); }},
-      {left("by"), [](auto& r) { return some_text(r.change.by); }},
-      {left("crossed"), [](auto& r) { return Cell(Count{r.change.crossed}); }},
-      {left("witness"), [](auto& r) { return some_text(r.change.witness); }},
-      {left("witness_from"),
-       [](auto& r) {
-         return some_text(std::string(from_name(r.change.from)));
-       }},
-      {left("witness_of"),
-       [](auto& r) { return some_text(r.change.witness_of); }},
-      {left("file_before"),
-       [](auto& r) { return file_cell(r.change.before_where); }},
-      {left("line_before"),
-       [](auto& r) { return line_cell(r.change.before_where); }},
-      {left("file_after"),
-       [](auto& r) { return file_cell(r.change.after_where); }},
-      {left("line_after"),
-       [](auto& r) { return line_cell(r.change.after_where); }}};
-  return kColumns;
-}
-
-}  // namespace
-
 Table rule_changes_table(const std::vector<RuleSetChange>& changes,
                          const FailOn& fail_on) {
-  return {"gate_changes", "", columns_of(change_columns()),
-          [&changes, fail_on](const RowSink& sink) {
-            for (const RuleSetChange& change : changes) {
-              sink(row_of(change_columns(),
-                          ChangeRow{change, fails(change, fail_on)}));
-            }
-          },
-          Audience::Programs};
+  std::vector<ChangeRow> rows;
+  for (const RuleSetChange& change : changes) {
+    rows.push_back({change, fails(change, fail_on)});
+  }
+  return table_of(
+      "gate_changes", "", rows,
+      {{left("target"), [](auto&) { return Cell(); }},
+       {left("kind"),
+        [](auto& r) { return text_cell(kind_name(r.change.kind)); }},
+       {left("what"), [](auto& r) { return text_cell(r.change.what); }},
+       {left("before"),
+        [](auto& r) {
+          return side_cell(r.change.before, r.change.text_before);
+        }},
+       {left("after"),
+        [](auto& r) { return side_cell(r.change.after, r.change.text_after); }},
+       {left("file"), [](auto& r) { return file_cell(cause_of(r.change)); }},
+       {left("line"), [](auto& r) { return line_cell(cause_of(r.change)); }},
+       {left("fails"), [](auto& r) { return YesNo{r.fails}; }},
+       {left("change"),
+        [](auto& r) { return text_cell(how_name(r.change.how)); }},
+       {left("of_values"), [](auto& r) { return YesNo{r.change.of_values}; }},
+       {left("occurrence"), [](auto& r) { return Count{r.change.occurrence}; }},
+       {left("lost"), [](auto& r) { return Names{texts_of(r.change.lost)}; }},
+       {left("gained"),
+        [](auto& r) { return Names{texts_of(r.change.gained)}; }},
+       {left("matters"),
+        [](auto& r) { return Names{texts_of(r.change.matters)}; }},
+       {left("by"), [](auto& r) { return text_cell(r.change.by); }},
+       {left("crossed"), [](auto& r) { return Count{r.change.crossed}; }},
+       {left("witness"), [](auto& r) { return text_cell(r.change.witness); }},
+       {left("witness_from"),
+        [](auto& r) { return text_cell(from_name(r.change.from)); }},
+       {left("witness_of"),
+        [](auto& r) { return text_cell(r.change.witness_of); }},
+       {left("file_before"),
+        [](auto& r) { return file_cell(r.change.before_where); }},
+       {left("line_before"),
+        [](auto& r) { return line_cell(r.change.before_where); }},
+       {left("file_after"),
+        [](auto& r) { return file_cell(r.change.after_where); }},
+       {left("line_after"),
+        [](auto& r) { return line_cell(r.change.after_where); }}},
+      Audience::Programs);
 }
 
 GateChange gate_change(const RuleSetChange& found) {
   GateChange change;
-  change.kind =
-      found.kind == ChangeKind::Rule ? GateKind::Rule : GateKind::Label;
+  change.kind = found.kind == Kind::Rule ? GateKind::Rule : GateKind::Label;
   change.what = found.what;
   if (found.before) change.before = *found.before;
   if (found.after) change.after = *found.after;
   if (!found.text_before.empty()) change.before = found.text_before;
   if (!found.text_after.empty()) change.after = found.text_after;
-  const bool is_there = static_cast<bool>(found.after_where);
-  const Span where = is_there ? found.after_where : found.before_where;
+  const Span where = found.after_where ? found.after_where : found.before_where;
   if (where) {
-    change.line = {where.file->name(), where.file->position(where.begin).line,
-                   !is_there, where};
+    change.line = {where.file->name(), place_of(where).line, !found.after_where,
+                   where};
   }
   change.lost = found.lost;
   change.gained = found.gained;

@@ -4,23 +4,20 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <numeric>
 #include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "base/checked.h"
 #include "base/text.h"
-#include "cli/views/budget_tables.h"
+#include "base/words.h"
+#include "cli/views/columns.h"
 
 namespace shardplan::cli {
 namespace {
 
 constexpr size_t kSweepRowsForPeople = 40;
-
-Cell count_cell(const std::optional<int64_t>& count) {
-  return count ? Cell(Count{*count}) : Cell();
-}
 
 // Returns whether the point fits, as text.
 std::string_view fit_name(const SweepPoint& point) {
@@ -104,10 +101,8 @@ struct Shown {
   std::array<bool, kTimed> asked{};
   bool microbatches = false;
   bool remat = false;
-
-  bool has_column(size_t time) const { return times[time] || asked[time]; }
-  bool is_timed() const { return contains(asked, true); }
 };
+
 int64_t larger_axes(const Mesh& mesh) {
   return std::ranges::count_if(mesh.axes(),
                                [](const Axis& axis) { return axis.size > 1; });
@@ -121,36 +116,30 @@ Shown shown_of(const std::vector<SweepPoint>& points,
   for (size_t p = 0; p < points.size(); ++p) {
     if (!hidden.empty() && hidden[p]) continue;
     const SweepPoint& point = points[p];
-    shown.limit = shown.limit || point.limit;
-    shown.workload =
-        shown.workload || (point.seq && !point.step && !point.serving);
-    shown.serving = shown.serving || point.serving;
-    shown.reasons = shown.reasons || !reasons_of(point).empty();
-    shown.step = shown.step || point.step;
-    shown.rate = shown.rate || point.times.is_known();
-    if (point.times.asked) {
-      shown.asked[static_cast<size_t>(*point.times.asked)] = true;
-    }
-    for (size_t i = 0; i < kTimed; ++i) {
-      shown.times[i] = shown.times[i] || point.times.of[i];
-    }
-    if (point.step && points.front().step) {
-      const SweptStep& of_first = *points.front().step;
-      shown.microbatches = shown.microbatches ||
-                           point.step->microbatches != of_first.microbatches;
-      shown.remat = shown.remat || point.step->remat != of_first.remat;
-    }
     const SweepPoint& first = points.front();
-    shown.hardware = shown.hardware || point.device != first.device;
-    shown.batch = shown.batch || point.batch != first.batch;
-    shown.seq = shown.seq || point.seq != first.seq;
+    shown.limit |= point.limit.has_value();
+    shown.workload |= point.seq && !point.step && !point.serving;
+    shown.serving |= point.serving.has_value();
+    shown.reasons |= !reasons_of(point).empty();
+    shown.step |= point.step.has_value();
+    shown.rate |= point.times.is_known();
+    if (point.times.asked) nth(shown.asked, *point.times.asked) = true;
+    for (size_t i = 0; i < kTimed; ++i) {
+      shown.times[i] |= point.times.of[i].has_value();
+    }
+    if (point.step && first.step) {
+      shown.microbatches |=
+          point.step->microbatches != first.step->microbatches;
+      shown.remat |= point.step->remat != first.step->remat;
+    }
+    shown.hardware |= point.device != first.device;
+    shown.batch |= point.batch != first.batch;
+    shown.seq |= point.seq != first.seq;
     const SweepMesh& mesh = meshes[point.mesh];
-    shown.devices = shown.devices ||
-                    mesh.mesh.devices() != meshes[first.mesh].mesh.devices();
-    shown.several_axes = shown.several_axes || larger_axes(mesh.mesh) > 1;
-    shown.views = shown.views || !mesh.mesh.views().empty();
-    shown.findings =
-        shown.findings || mesh.errors + mesh.warnings + point.warnings > 0;
+    shown.devices |= mesh.mesh.devices() != meshes[first.mesh].mesh.devices();
+    shown.several_axes |= larger_axes(mesh.mesh) > 1;
+    shown.views |= !mesh.mesh.views().empty();
+    shown.findings |= mesh.errors + mesh.warnings + point.warnings > 0;
   }
   return shown;
 }
@@ -162,99 +151,190 @@ std::string named_views(const Mesh& mesh) {
   });
 }
 
-std::vector<Column> people_columns(const Shown& shown) {
-  std::vector<Column> columns = {{"mesh", "mesh", Align::Left, true}};
-  if (shown.views) columns.push_back({"views", "views", Align::Left, true});
-  if (shown.devices && shown.several_axes) {
-    columns.push_back(right("devices"));
-  }
-  if (shown.hardware) columns.push_back(left("hardware"));
-  if (shown.batch) columns.push_back(right("batch"));
-  if (shown.seq) {
-    columns.push_back({"seq", shown.step ? "tokens" : "context", Align::Right});
-  }
-  if (shown.microbatches) columns.push_back(right("microbatches"));
-  if (shown.remat) columns.push_back(left("remat"));
-  if (shown.serving) {
-    columns.push_back(right("weights"));
-    columns.push_back(right("cache"));
-    columns.push_back(right("tokens"));
-    columns.push_back(right("sequences"));
-  } else if (shown.step) {
-    columns.push_back(right("estimate"));
-    columns.push_back(right("upper", "at most"));
-  } else {
-    columns.push_back(right("bytes_per_device", "memory"));
-  }
-  for (size_t i = 0; i < kTimed; ++i) {
-    if (shown.times[i]) columns.push_back(right(kTimes[i].id, kTimes[i].title));
-  }
-  if (shown.rate) {
-    columns.push_back(right("tokens_per_second", "tokens/s"));
-  }
-  if (shown.limit) {
-    columns.push_back({"headroom", "fits"});
-    columns.back().tone = fit_tone;
-  }
-  if (shown.limit && shown.workload) {
-    columns.push_back(left("breaks_at"));
-    columns.back().below_if_wide = true;
-  }
-  if (shown.findings) {
-    columns.push_back(left("findings"));
-    columns.back().below_if_wide = true;
-  }
-  if (shown.reasons) {
-    columns.push_back({"reasons", "", Align::Left, false, true});
-  }
-  return columns;
+// The subject of a row.
+struct SweepRow {
+  const SweepPoint& point;
+  const SweepMesh& of;  // the mesh of the point
+};
+
+// Returns the function for a cell about the training step or the engine, which
+// a point may lack.
+template <typename Part, typename CellOf>
+auto of_part(std::optional<Part> SweepPoint::*part, CellOf cell) {
+  return [part, cell](const SweepRow& row) {
+    const std::optional<Part>& found = row.point.*part;
+    return found ? Cell(std::invoke(cell, *found)) : Cell();
+  };
+}
+template <typename CellOf>
+auto of_step(CellOf cell) {
+  return of_part(&SweepPoint::step, cell);
+}
+template <typename CellOf>
+auto of_engine(CellOf cell) {
+  return of_part(&SweepPoint::serving, cell);
 }
 
-Row people_row(const SweepPoint& point, const SweepMesh& mesh,
-               const Shown& shown) {
-  Row row = {mesh_text(mesh.mesh)};
-  if (shown.views) row.emplace_back(named_views(mesh.mesh));
-  if (shown.devices && shown.several_axes) {
-    row.emplace_back(Count{mesh.mesh.devices()});
+ColumnsOf<SweepRow> people_columns(const Shown& shown) {
+  const bool has_step = shown.step && !shown.serving;
+  const auto of_running = [](auto cell) {
+    return of_engine([cell](const SweptServing& engine) {
+      return engine.starts ? Cell(cell(engine)) : Cell();
+    });
+  };
+  const auto estimate = [&](size_t i) -> ColumnOf<SweepRow> {
+    const auto cell = [i](const SweepRow& row) {
+      const auto& seconds = row.point.times.of[i];
+      return seconds ? Cell(Duration{(*seconds)[1]}) : Cell();
+    };
+    return {right(kTimes[i].id, kTimes[i].title), cell, shown.times[i]};
+  };
+  return {
+      {elastic("mesh"), [](auto& row) { return mesh_text(row.of.mesh); }},
+      {elastic("views"), [](auto& row) { return named_views(row.of.mesh); },
+       shown.views},
+      {right("devices"), [](auto& row) { return Count{row.of.mesh.devices()}; },
+       shown.devices && shown.several_axes},
+      {left("hardware"), [](auto& row) { return row.point.device; },
+       shown.hardware},
+      {right("batch"),
+       [](auto& row) { return optional_cell<Count>(row.point.batch); },
+       shown.batch},
+      {right("seq", shown.step ? "tokens" : "context"),
+       [](auto& row) { return optional_cell<Count>(row.point.seq); },
+       shown.seq},
+      {right("microbatches"),
+       of_step([](auto& step) { return Count{step.microbatches}; }),
+       shown.microbatches},
+      {left("remat"), of_step(&SweptStep::remat), shown.remat},
+      {right("weights"),
+       of_engine([](auto& engine) { return ByteSize{engine.weights}; }),
+       shown.serving},
+      {right("cache"),
+       of_running([](auto& engine) { return ByteSize{engine.cache}; }),
+       shown.serving},
+      {right("tokens"),
+       of_running([](auto& engine) { return Count{engine.tokens}; }),
+       shown.serving},
+      {right("sequences"), of_running([](auto& engine) {
+         return sequences_text(engine.sequences);
+       }),
+       shown.serving},
+      {right("estimate"),
+       of_step([](auto& step) { return ByteSize{step.estimate}; }), has_step},
+      {right("upper", "at most"),
+       of_step([](auto& step) { return ByteSize{step.upper}; }), has_step},
+      {right("bytes_per_device", "memory"),
+       [](auto& row) { return ByteSize{row.point.total}; },
+       !shown.serving && !shown.step},
+      estimate(0),
+      estimate(1),
+      estimate(2),
+      {right("tokens_per_second", "tokens/s"),
+       [](auto& row) {
+         const SweptTimes& times = row.point.times;
+         return times.is_known()
+                    ? Cell(Count{std::llround(times.tokens_per_second)})
+                    : Cell();
+       },
+       shown.rate},
+      {{.id = "headroom", .title = "fits", .tone = fit_tone},
+       [](auto& row) { return headroom_text(row.point); },
+       shown.limit},
+      {{.id = "breaks_at", .title = "breaks at", .below_if_wide = true},
+       [](auto& row) { return breaks_text(row.point.workload_headroom); },
+       shown.limit && shown.workload},
+      {{.id = "findings", .title = "findings", .below_if_wide = true},
+       [](auto& row) { return findings_text(row.point, row.of); },
+       shown.findings},
+      {below("reasons", ""),
+       [](auto& row) { return Prose{joined(reasons_of(row.point), "; ")}; },
+       shown.reasons}};
+}
+
+// Returns the columns for programs. The columns of a training step exist if a
+// point has one, and those of times if they are requested or known.
+ColumnsOf<SweepRow> program_columns(const std::vector<SweepPoint>& points,
+                                    const Shown& shown) {
+  ColumnsOf<SweepRow> columns;
+  const auto add = [&](std::string id,
+                       std::function<Cell(const SweepRow&)> cell) {
+    columns.push_back({left(std::move(id)), std::move(cell)});
+  };
+  add("mesh", [](auto& row) { return MeshCell{row.of.mesh}; });
+  add("views", [](auto& row) { return ViewsCell{row.of.mesh.views()}; });
+  add("devices", [](auto& row) { return Count{row.of.mesh.devices()}; });
+  add("hardware", [](auto& row) { return text_cell(row.point.device); });
+  add("batch", [](auto& row) { return optional_cell<Count>(row.point.batch); });
+  add("seq", [](auto& row) { return optional_cell<Count>(row.point.seq); });
+  add("bytes_per_device", [](auto& row) { return ByteSize{row.point.total}; });
+  add("memory_limit", [](auto& row) {
+    const auto& limit = row.point.limit;
+    return limit ? Cell(ByteSize{limit->usable}) : Cell();
+  });
+  add("headroom", [](auto& row) {
+    return optional_cell<ByteSize>(row.point.fit.headroom);
+  });
+  add("fits",
+      [](auto& row) { return optional_cell<YesNo>(row.point.fit.fits); });
+  add("largest_batch", [](auto& row) {
+    return optional_cell<Count>(row.point.workload_headroom.batch);
+  });
+  add("longest_context", [](auto& row) {
+    return optional_cell<Count>(row.point.workload_headroom.context);
+  });
+  add("errors", [](auto& row) { return Count{row.of.errors}; });
+  add("warnings",
+      [](auto& row) { return Count{row.of.warnings + row.point.warnings}; });
+  for (size_t i = 0; i < kCategories; ++i) {
+    add(std::string(category_name(static_cast<Category>(i))),
+        [i](auto& row) { return ByteSize{row.point.bytes[i]}; });
   }
-  if (shown.hardware) row.emplace_back(point.device);
-  if (shown.batch) row.push_back(count_cell(point.batch));
-  if (shown.seq) row.push_back(count_cell(point.seq));
-  const std::optional<SweptStep>& step = point.step;
-  if (shown.microbatches && step) row.emplace_back(Count{step->microbatches});
-  if (shown.remat && step) row.emplace_back(step->remat);
-  if (shown.serving && point.serving) {
-    const SweptServing& serving = *point.serving;
-    row.emplace_back(ByteSize{serving.weights});
-    const bool runs = serving.starts;
-    row.push_back(runs ? Cell(ByteSize{serving.cache}) : Cell());
-    row.push_back(runs ? Cell(Count{serving.tokens}) : Cell());
-    row.push_back(runs ? Cell(sequences_text(serving.sequences)) : Cell());
-  } else if (shown.step && step) {
-    row.emplace_back(ByteSize{step->estimate});
-    row.emplace_back(ByteSize{step->upper});
-  } else {
-    row.emplace_back(ByteSize{point.total});
+  add("fit", [](auto& row) {
+    return text_cell(row.point.limit ? fit_name(row.point) : "");
+  });
+  if (!points.empty() && points.front().serving) {
+    const auto sequences = [](size_t end) {
+      return of_engine(
+          [end](auto& engine) { return Ratio{engine.sequences[end]}; });
+    };
+    add("starts", of_engine([](auto& e) { return YesNo{e.starts}; }));
+    add("reasons", of_engine([](auto& e) { return Names{e.reasons}; }));
+    add("weights", of_engine([](auto& e) { return ByteSize{e.weights}; }));
+    add("cache", of_engine([](auto& e) { return ByteSize{e.cache}; }));
+    add("tokens", of_engine([](auto& e) { return Count{e.tokens}; }));
+    add("sequences_lower", sequences(0));
+    add("sequences", sequences(1));
+    add("sequences_upper", sequences(2));
   }
-  const SweptTimes& times = point.times;
+  if (!points.empty() && points.front().step) {
+    const auto& beside = points.front().step->beside;
+    for (size_t i = 0; i < beside.size(); ++i) {
+      add(beside[i].first, of_step([i](auto& step) {
+            return ByteSize{nth(step.beside, i).second};
+          }));
+    }
+    add("microbatches", of_step([](auto& s) { return Count{s.microbatches}; }));
+    add("remat", of_step(&SweptStep::remat));
+    add("lower", of_step([](auto& s) { return ByteSize{s.lower}; }));
+    add("estimate", of_step([](auto& s) { return ByteSize{s.estimate}; }));
+    add("upper", of_step([](auto& s) { return ByteSize{s.upper}; }));
+    add("reasons", [](auto& row) { return Names{row.point.refused}; });
+  }
   for (size_t i = 0; i < kTimed; ++i) {
-    if (!shown.times[i]) continue;
-    row.push_back(times.of[i] ? Cell(Duration{(*times.of[i])[1]}) : Cell());
+    if (!shown.times[i] && !shown.asked[i]) continue;
+    add(kTimes[i].id, [i](auto& row) {
+      const auto& of = row.point.times.of[i];
+      return of ? Cell(DurationBracket{(*of)[0], (*of)[1], (*of)[2]}) : Cell();
+    });
   }
-  if (shown.rate) {
-    row.push_back(times.is_known()
-                      ? Cell(Count{std::llround(times.tokens_per_second)})
-                      : Cell());
+  if (contains(shown.asked, true)) {
+    add("tokens_per_second", [](auto& row) {
+      const SweptTimes& times = row.point.times;
+      return times.is_known() ? Cell(Ratio{times.tokens_per_second}) : Cell();
+    });
   }
-  if (shown.limit) row.emplace_back(headroom_text(point));
-  if (shown.limit && shown.workload) {
-    row.emplace_back(breaks_text(point.workload_headroom));
-  }
-  if (shown.findings) row.emplace_back(findings_text(point, mesh));
-  if (shown.reasons) {
-    row.emplace_back(Prose{joined(reasons_of(point), "; ")});
-  }
-  return row;
+  return columns;
 }
 
 // Marks points that no framework runs and, if some mesh has no errors, points
@@ -273,8 +353,7 @@ std::vector<bool> impossible_points(const std::vector<SweepPoint>& points,
 
 std::vector<size_t> sorted(const std::vector<SweepPoint>& points,
                            const std::vector<SweepMesh>& meshes) {
-  std::vector<size_t> order(points.size());
-  std::iota(order.begin(), order.end(), size_t{0});
+  std::vector<size_t> order = numbers_below(points.size());
   // A sweep by time compares times first; a sweep by memory compares devices
   // first.
   const auto key = [&](size_t i) {
@@ -285,112 +364,8 @@ std::vector<size_t> sorted(const std::vector<SweepPoint>& points,
     return std::tuple(!points[i].will_fit(), !points[i].may_fit(),
                       by_time ? cost : devices, by_time ? devices : cost);
   };
-  std::ranges::stable_sort(order,
-                           [&](size_t a, size_t b) { return key(a) < key(b); });
+  std::ranges::stable_sort(order, {}, key);
   return order;
-}
-
-// Returns the columns for programs. The columns of a training step exist if a
-// point has one, and those of times if they are requested or known.
-std::vector<Column> program_columns(const std::vector<SweepPoint>& points,
-                                    const Shown& shown) {
-  std::vector<Column> columns = {left("mesh"),
-                                 left("views"),
-                                 left("devices"),
-                                 left("hardware"),
-                                 left("batch"),
-                                 left("seq", "context"),
-                                 left("bytes_per_device", "per device"),
-                                 left("memory_limit", "memory"),
-                                 left("headroom"),
-                                 left("fits"),
-                                 left("largest_batch"),
-                                 left("longest_context"),
-                                 left("errors"),
-                                 left("warnings")};
-  for (size_t i = 0; i < kCategories; ++i) {
-    const std::string name(category_name(static_cast<Category>(i)));
-    columns.push_back({name, name});
-  }
-  columns.push_back(left("fit"));
-  if (!points.empty() && points.front().serving) {
-    for (const char* name :
-         {"starts", "reasons", "weights", "cache", "tokens", "sequences_lower",
-          "sequences", "sequences_upper"}) {
-      columns.push_back({name, name});
-    }
-  }
-  if (!points.empty() && points.front().step) {
-    for (const auto& [name, bytes] : points.front().step->beside) {
-      columns.push_back({name, name});
-    }
-    for (const char* name :
-         {"microbatches", "remat", "lower", "estimate", "upper", "reasons"}) {
-      columns.push_back({name, name});
-    }
-  }
-  for (size_t i = 0; i < kTimed; ++i) {
-    if (shown.has_column(i)) columns.push_back({kTimes[i].id, kTimes[i].id});
-  }
-  if (shown.is_timed()) {
-    columns.push_back({"tokens_per_second", "tokens_per_second"});
-  }
-  return columns;
-}
-
-Row program_row(const SweepPoint& point, const SweepMesh& mesh,
-                const Shown& shown) {
-  Row row = {MeshCell{mesh.mesh},
-             ViewsCell{mesh.mesh.views()},
-             Count{mesh.mesh.devices()},
-             point.device.empty() ? Cell() : Cell(point.device),
-             count_cell(point.batch),
-             count_cell(point.seq),
-             ByteSize{point.total},
-             point.limit ? Cell(ByteSize{point.limit->usable}) : Cell(),
-             headroom_cell(point.fit),
-             fits_cell(point.fit),
-             count_cell(point.workload_headroom.batch),
-             count_cell(point.workload_headroom.context),
-             Count{mesh.errors},
-             Count{mesh.warnings + point.warnings}};
-  for (const int64_t bytes : point.bytes) row.emplace_back(ByteSize{bytes});
-  row.push_back(point.limit ? Cell(std::string(fit_name(point))) : Cell());
-  if (point.serving) {
-    const SweptServing& serving = *point.serving;
-    row.emplace_back(YesNo{serving.starts});
-    row.emplace_back(Names{serving.reasons});
-    row.emplace_back(ByteSize{serving.weights});
-    row.emplace_back(ByteSize{serving.cache});
-    row.emplace_back(Count{serving.tokens});
-    for (const double sequences : serving.sequences) {
-      row.emplace_back(Ratio{sequences});
-    }
-  }
-  if (point.step) {
-    const SweptStep& step = *point.step;
-    for (const auto& [name, bytes] : step.beside) {
-      row.emplace_back(ByteSize{bytes});
-    }
-    row.emplace_back(Count{step.microbatches});
-    row.emplace_back(step.remat);
-    for (const int64_t bytes : {step.lower, step.estimate, step.upper}) {
-      row.emplace_back(ByteSize{bytes});
-    }
-    row.emplace_back(Names{point.refused});
-  }
-  const SweptTimes& times = point.times;
-  for (size_t i = 0; i < kTimed; ++i) {
-    if (!shown.has_column(i)) continue;
-    const auto& of = times.of[i];
-    row.push_back(of ? Cell(DurationBracket{(*of)[0], (*of)[1], (*of)[2]})
-                     : Cell());
-  }
-  if (shown.is_timed()) {
-    row.push_back(times.is_known() ? Cell(Ratio{times.tokens_per_second})
-                                   : Cell());
-  }
-  return row;
 }
 
 // Returns what --objective compares.
@@ -436,10 +411,7 @@ std::string common_text(const std::vector<SweepPoint>& points,
     parts.push_back(plural(first.step->microbatches, "micro-batch"));
   }
   if (first.step && !shown.remat) parts.push_back("remat " + first.step->remat);
-  std::string text;
-  for (const std::string& part : parts)
-    text += (text.empty() ? "" : ", ") + part;
-  return text;
+  return joined(parts, ", ");
 }
 
 std::string breaks_text(const WorkloadHeadroom& workload_headroom) {
@@ -455,11 +427,11 @@ std::string breaks_text(const WorkloadHeadroom& workload_headroom) {
 
 Table points_table(const std::vector<SweepPoint>& points,
                    const std::vector<SweepMesh>& meshes) {
-  const Shown shown = shown_of(points, meshes);
-  return {"points", "Points", program_columns(points, shown),
-          [&points, &meshes, shown](const RowSink& sink) {
+  const auto columns = program_columns(points, shown_of(points, meshes));
+  return {"points", "", columns_of(columns),
+          [&points, &meshes, columns](const RowSink& sink) {
             for (const SweepPoint& point : points) {
-              sink(program_row(point, meshes[point.mesh], shown));
+              sink(row_of(columns, {point, meshes[point.mesh]}));
             }
           },
           Audience::Programs};
@@ -501,50 +473,40 @@ Table sorted_points(const std::vector<SweepPoint>& points,
   const std::vector<bool> impossible =
       expand ? std::vector<bool>(points.size(), false)
              : impossible_points(points, meshes);
-  const Shown shown = shown_of(points, meshes, impossible);
-  const auto possible =
-      static_cast<size_t>(std::ranges::count(impossible, false));
-  const size_t limit = expand ? points.size() : kSweepRowsForPeople;
-  Table table = {"sorted_points", "All configurations, fitting ones first",
-                 people_columns(shown)};
-  table.audience = Audience::People;
+  const auto columns = people_columns(shown_of(points, meshes, impossible));
+  std::vector<size_t> order = sorted(points, meshes);
+  std::erase_if(order, [&](size_t i) { return impossible[i]; });
+  const size_t most = expand ? points.size() : kSweepRowsForPeople;
   std::vector<Row> rows;
-  for (const size_t i : sorted(points, meshes)) {
-    if (impossible[i]) continue;
-    if (rows.size() == limit) {
-      Row rest(table.columns.size());
-      rest[0] = "and " + count_text(static_cast<int64_t>(possible - limit)) +
-                " more (--expand)";
-      rows.push_back(std::move(rest));
-      break;
-    }
-    rows.push_back(people_row(points[i], meshes[points[i].mesh], shown));
+  for (const size_t i : order) {
+    if (rows.size() == most) break;
+    rows.push_back(row_of(columns, {points[i], meshes[points[i].mesh]}));
   }
-  table.rows = rows_of(std::move(rows));
-  return table;
+  std::vector<Column> shown = columns_of(columns);
+  if (order.size() > most) {
+    rows.emplace_back(shown.size())[0] =
+        "and " + count_text(static_cast<int64_t>(order.size() - most)) +
+        " more (--expand)";
+  }
+  return {"sorted_points", "All configurations, fitting ones first",
+          std::move(shown), rows_of(std::move(rows)), Audience::People};
 }
 
 std::vector<Table> frontier_tables(const std::vector<SweepPoint>& points,
                                    const std::vector<SweepMesh>& meshes) {
-  const Shown shown = shown_of(points, meshes);
-  const Shown shown_to_people =
-      shown_of(points, meshes, impossible_points(points, meshes));
-  std::vector<Row> for_people;
-  std::vector<Row> for_programs;
+  std::vector<SweepRow> best;
   for (const size_t i : frontier(points, meshes)) {
-    const SweepMesh& mesh = meshes[points[i].mesh];
-    for_people.push_back(people_row(points[i], mesh, shown_to_people));
-    for_programs.push_back(program_row(points[i], mesh, shown));
+    best.push_back({points[i], meshes[points[i].mesh]});
   }
-  Table people = {"frontier_for_people",
-                  "Frontier of " + compared_text(points) + " versus devices",
-                  people_columns(shown_to_people)};
-  people.audience = Audience::People;
-  people.rows = rows_of(std::move(for_people));
-  Table programs = {"frontier", "", program_columns(points, shown)};
-  programs.audience = Audience::Programs;
-  programs.rows = rows_of(std::move(for_programs));
-  return {std::move(people), std::move(programs)};
+  return {
+      table_of("frontier_for_people",
+               "Frontier of " + compared_text(points) + " versus devices", best,
+               people_columns(
+                   shown_of(points, meshes, impossible_points(points, meshes))),
+               Audience::People),
+      table_of("frontier", "", best,
+               program_columns(points, shown_of(points, meshes)),
+               Audience::Programs)};
 }
 
 }  // namespace shardplan::cli

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "base/checked.h"
 #include "base/text.h"
 #include "base/words.h"
 #include "cli/options.h"
@@ -14,52 +15,29 @@
 namespace shardplan::cli {
 namespace {
 
-Cell spec_cell(const std::optional<PartitionSpec>& spec) {
-  if (!spec) return std::monostate();
-  return *spec;
-}
-
-// Returns the cells of a placements row after the parameter's name.
+// Returns the cells of a placements row; the first is for the parameter's name.
 Row placement_row(const Session& session, const Placement& p, int64_t replicas,
                   int64_t rank) {
   const PlanRule* rule = rule_of(session, p);
-  return {std::string(),
-          std::string(dtype_name(p.type.dtype)),
+  return {"",
+          text_cell(dtype_name(p.type.dtype)),
           Dims{p.type.shape},
           rule == nullptr ? Cell() : Cell(Count{p.rule}),
           rule == nullptr ? Cell() : Cell(rule->pattern),
-          spec_cell(p.requested),
+          optional_cell<PartitionSpec>(p.requested),
           p.spec,
           Dims{p.local_shape},
           ByteSize{p.bytes_per_device},
           Count{p.shards},
           Count{replicas},
-          p.view.empty() ? Cell() : Cell(p.view),
+          text_cell(p.view),
           p.dealt ? Cell(WholePlacementCell{p.dealt->axis, rank}) : Cell()};
 }
 
-}  // namespace
-
-std::string views_text(const Mesh& mesh) {
-  std::string text;
-  for (const MeshView& view : mesh.views()) {
-    text += ", " + view.name + " " + axes_text(view.axes);
-  }
-  return text;
-}
-
-namespace {
-
-// Returns the first row of each placement. A placement that puts whole
-// parameters on single ranks has a row per rank.
-std::vector<size_t> first_rows(const Plan& plan) {
-  std::vector<size_t> first = {0};
-  for (const Placement& p : plan.placements) {
-    const bool varies = p.dealt && p.dealt->rank < 0;
-    first.push_back(first.back() +
-                    (varies ? static_cast<size_t>(p.dealt->size) : 1));
-  }
-  return first;
+// Returns the number of rows of a placement: one, or one per rank if it puts
+// whole parameters on single ranks.
+int64_t ranks_of(const Placement& p) {
+  return p.dealt && p.dealt->rank < 0 ? p.dealt->size : 1;
 }
 
 // The numbers of pipeline stages that a parameter may be on: 0 stands for all
@@ -77,61 +55,78 @@ int64_t replicas_on(const ParameterStages* stages, const Placement& p,
   return p.replicas / stages->stages * static_cast<int64_t>(on);
 }
 
-std::string count_mark(int64_t count) {
-  return count == 1 ? "" : "×" + std::to_string(count);
+// Returns a table for programs: a row for each of the `items` of a parameter's
+// placement, with the cells of `row_of_item` after its name.
+template <typename Items, typename RowOf>
+Table items_table(const Session& session, const char* id,
+                  std::vector<Column> columns, Items Placement::*items,
+                  RowOf row_of_item) {
+  columns.insert(columns.begin(), left("parameter"));
+  return {id, "", std::move(columns),
+          [&session, items, row_of_item](const RowSink& sink) {
+            for (size_t i = 0; i < session.model.manifest.size(); ++i) {
+              const Placement& placement = session.plan.of(i);
+              for (const auto& item : placement.*items) {
+                Row row = row_of_item(placement, item);
+                row.insert(row.begin(),
+                           std::string(session.model.manifest.name(i)));
+                sink(row);
+              }
+            }
+          },
+          Audience::Programs};
 }
 
 Row folded_row(std::string name, const Placement& p, int64_t count) {
-  return {std::move(name),
-          count_mark(count),
-          Dims{p.type.shape},
-          spec_text(p.spec) + (p.dealt ? " dealt over " + p.dealt->axis : "") +
-              (p.corrections.empty() ? "" : " ~"),
-          ByteSize{p.bytes_per_device * most_held(p.dealt, count)},
-          p.rule == 0 ? Cell(std::string(p.requested ? "axes" : "none"))
-                      : Cell(Count{p.rule})};
+  return {
+      std::move(name),
+      count == 1 ? "" : "×" + std::to_string(count),
+      Dims{p.type.shape},
+      spec_text(p.spec) + (p.dealt ? " dealt over " + p.dealt->axis : "") +
+          (p.corrections.empty() ? "" : " ~"),
+      ByteSize{p.bytes_per_device * most_held(p.dealt, count)},
+      p.rule == 0 ? Cell(p.requested ? "axes" : "none") : Cell(Count{p.rule})};
 }
 
-bool wants_fingerprint(const std::string& format) {
-  return format == "json" || format == "markdown" || format == "csv";
-}
+// The words, after their number, for what happened to dimensions and others.
+struct CorrectionPhrase {
+  Code code;
+  std::string_view noun;
+  const char* one;
+  const char* several;
+};
+constexpr CorrectionPhrase kCorrectionPhrases[] = {
+    {Code::IndivisibleDimension, "dimension", " is not divisible by its axes",
+     " are not divisible by their axes"},
+    {Code::UnknownAxis, "dimension", " names an unknown axis",
+     " name an unknown axis"},
+    {Code::UnevenShards, "dimension",
+     " is left to FSDP2, which shards dimension 0",
+     " are left to FSDP2, which shards dimension 0"},
+    {Code::RepeatedAxis, "dimension", " repeats an axis", " repeat an axis"},
+    {Code::MixedViews, "dimension", " names an axis of another view",
+     " name an axis of another view"},
+    {Code::NotDealt, "parameter", " cannot be dealt out",
+     " cannot be dealt out"},
+    {Code::SpecLongerThanRank, "spec dimension", " exceeds the rank",
+     " exceed the rank"},
+    {Code::RepeatedLogicalAxis, "logical axis", " is used twice in an array",
+     " are used twice in an array"},
+    {Code::UnplacedLogicalAxis, "logical axis", " is not placed",
+     " are not placed"}};
 
 std::string correction_phrase(Code code, int64_t count) {
-  const std::string dimensions = plural(count, "dimension");
-  const std::string is = count == 1 ? " is " : " are ";
-  switch (code) {
-    case Code::IndivisibleDimension:
-      return dimensions + is + "not divisible by " +
-             (count == 1 ? "its" : "their") + " axes";
-    case Code::UnknownAxis:
-      return dimensions + (count == 1 ? " names" : " name") +
-             " an unknown axis";
-    case Code::UnevenShards:
-      return dimensions + is + "left to FSDP2, which shards dimension 0";
-    case Code::RepeatedAxis:
-      return dimensions + (count == 1 ? " repeats" : " repeat") + " an axis";
-    case Code::MixedViews:
-      return dimensions + (count == 1 ? " names" : " name") +
-             " an axis of another view";
-    case Code::NotDealt:
-      return plural(count, "parameter") + " cannot be dealt out";
-    case Code::SpecLongerThanRank:
-      return plural(count, "spec dimension") +
-             (count == 1 ? " exceeds" : " exceed") + " the rank";
-    case Code::RepeatedLogicalAxis:
-      return (count == 1 ? "1 logical axis"
-                         : count_text(count) + " logical axes") +
-             is + "used twice in an array";
-    case Code::UnplacedLogicalAxis:
-      return (count == 1 ? "1 logical axis"
-                         : count_text(count) + " logical axes") +
-             is + "not placed";
-    default:
-      return dimensions + is + "not sharded: the parameter is small";
-  }
+  const auto* const found =
+      std::ranges::find(kCorrectionPhrases, code, &CorrectionPhrase::code);
+  const CorrectionPhrase phrase =
+      found != std::end(kCorrectionPhrases)
+          ? *found
+          : CorrectionPhrase{code, "dimension",
+                             " is not sharded: the parameter is small",
+                             " are not sharded: the parameter is small"};
+  return plural(count, phrase.noun) +
+         (count == 1 ? phrase.one : phrase.several);
 }
-
-}  // namespace
 
 int64_t correction_count(const Session& session) {
   int64_t count = 0;
@@ -139,6 +134,16 @@ int64_t correction_count(const Session& session) {
     count += c.count * std::ssize(session.plan.placements[c.kind].corrections);
   }
   return count;
+}
+
+}  // namespace
+
+std::string views_text(const Mesh& mesh) {
+  std::string text;
+  for (const MeshView& view : mesh.views()) {
+    text += ", " + view.name + " " + axes_text(view.axes);
+  }
+  return text;
 }
 
 std::vector<std::pair<std::string, Cell>> summary_of(const Context& context,
@@ -172,7 +177,7 @@ std::vector<std::pair<std::string, Cell>> summary_of(const Context& context,
     }
     summary.emplace_back("slices", MeshCell{Mesh(std::move(crossed))});
   }
-  if (wants_fingerprint(context.options.output.format)) {
+  if (has_word("json markdown csv", context.options.output.format)) {
     summary.emplace_back("fingerprint",
                          fingerprint(session.model.manifest, session.plan));
   }
@@ -180,14 +185,6 @@ std::vector<std::pair<std::string, Cell>> summary_of(const Context& context,
 }
 
 Table placements_table(const Session& session) {
-  Table table = {
-      "placements",
-      "Placements",
-      {left("parameter"), left("dtype"), left("shape"), left("rule"),
-       left("pattern"), left("requested"), left("spec"), left("local_shape"),
-       left("bytes_per_device", "per device"), left("shards"), left("replicas"),
-       left("view"), left("dealt")}};
-  table.audience = Audience::Programs;
   NamedRows named;
   named.rests = [&session] {
     const ParameterStages* stages = session.lint_how.stages.get();
@@ -195,11 +192,11 @@ Table placements_table(const Session& session) {
     for (size_t on = 0; on < (stages == nullptr ? 1 : kStagesOfParameter);
          ++on) {
       for (const Placement& p : session.plan.placements) {
-        const bool varies = p.dealt && p.dealt->rank < 0;
-        for (int64_t rank = 0; rank < (varies ? p.dealt->size : 1); ++rank) {
-          rows.push_back(
-              placement_row(session, p, replicas_on(stages, p, on),
-                            !p.dealt || varies ? rank : p.dealt->rank));
+        const int64_t ranks = ranks_of(p);
+        for (int64_t rank = 0; rank < ranks; ++rank) {
+          rows.push_back(placement_row(
+              session, p, replicas_on(stages, p, on),
+              p.dealt && p.dealt->rank >= 0 ? p.dealt->rank : rank));
         }
       }
     }
@@ -207,42 +204,44 @@ Table placements_table(const Session& session) {
   };
   named.each = [&session](const NamedRows::Sink& sink) {
     const ParameterStages* stages = session.lint_how.stages.get();
-    const std::vector<size_t> first = first_rows(session.plan);
+    std::vector<size_t> first = {0};  // the first row of each placement
+    for (const Placement& p : session.plan.placements) {
+      first.push_back(first.back() + to_size(ranks_of(p)));
+    }
     for (size_t i = 0; i < session.model.manifest.size(); ++i) {
       const std::string_view name = session.model.manifest.name(i);
       const uint32_t number = session.plan.placement_of[i];
       const auto& dealt = session.plan.placements[number].dealt;
       const bool varies = dealt && dealt->rank < 0;
-      const int64_t rank = varies ? rank_of(*dealt, name) : 0;
-      sink(name, first[number] + static_cast<size_t>(rank) +
-                     stages_of(stages, i) * first.back());
+      const size_t rank = varies ? to_size(rank_of(*dealt, name)) : 0;
+      sink(name, first[number] + rank + stages_of(stages, i) * first.back());
     }
   };
-  table.rows = rows_of_named(named);
+  Table table = {"placements",
+                 "",
+                 {left("parameter"), left("dtype"), left("shape"), left("rule"),
+                  left("pattern"), left("requested"), left("spec"),
+                  left("local_shape"), left("bytes_per_device"), left("shards"),
+                  left("replicas"), left("view"), left("dealt")},
+                 rows_of_named(named),
+                 Audience::Programs};
   table.named = std::move(named);
   return table;
 }
 
 Table corrections_table(const Session& session) {
-  return {"corrections",
-          "Corrections",
-          {left("parameter"), left("dim"), left("code"), left("dropped"),
-           left("reason")},
-          [&session](const RowSink& sink) {
-            for (size_t i = 0; i < session.model.manifest.size(); ++i) {
-              for (const Correction& c : session.plan.of(i).corrections) {
-                sink(Row{std::string(session.model.manifest.name(i)),
-                         Count{c.dim}, code_id(c.code),
-                         Names{texts_of(c.dropped)}, Prose{c.reason}});
-              }
-            }
-          },
-          Audience::Programs};
+  return items_table(
+      session, "corrections",
+      {left("dim"), left("code"), left("dropped"), left("reason")},
+      &Placement::corrections, [](const Placement&, const Correction& c) {
+        return Row{Count{c.dim}, code_id(c.code), Names{texts_of(c.dropped)},
+                   Prose{c.reason}};
+      });
 }
 
 Table rules_table(const Session& session) {
   return {"rules",
-          "Rules",
+          "",
           {left("rule"), left("pattern"), left("spec"), left("file"),
            left("line"), left("found"), left("won"), left("shadowed_by")},
           [&session](const RowSink& sink) {
@@ -259,18 +258,7 @@ Table rules_table(const Session& session) {
 }
 
 Table folded_placements(const Session& session, bool expand) {
-  Table table = {"folded_placements",
-                 "",
-                 {{"parameter", "parameter", Align::Left, true},
-                  right("count", ""),
-                  left("shape"),
-                  left("spec"),
-                  right("bytes_per_device", "per device"),
-                  right("rule")}};
-  table.audience = Audience::People;
-  table.footer =
-      Row{Cell(), Cell(), Cell(), Cell(), ByteSize{session.memory.max}, Cell()};
-  table.rows = [&session, expand](const RowSink& sink) {
+  const auto rows = [&session, expand](const RowSink& sink) {
     const auto name_of = [&](size_t i) {
       return session.model.manifest.name(i);
     };
@@ -287,15 +275,20 @@ Table folded_placements(const Session& session, bool expand) {
       sink(folded_row(labels[i], session.plan.placements[c.kind], c.count));
     }
   };
+  Table table = {
+      "folded_placements",
+      "",
+      {elastic("parameter"), right("count", ""), left("shape"), left("spec"),
+       right("bytes_per_device", "per device"), right("rule")},
+      rows,
+      Audience::People};
+  table.footer = Row{{}, {}, {}, {}, ByteSize{session.memory.max}, {}};
   return table;
 }
 
 std::string dropped_text(const Correction& correction) {
-  std::string text = correction.dropped.empty() ? "cut off" : "dropped ";
-  for (size_t i = 0; i < correction.dropped.size(); ++i) {
-    text += (i > 0 ? ", `" : "`") + correction.dropped[i] + "`";
-  }
-  return text;
+  if (correction.dropped.empty()) return "cut off";
+  return "dropped " + joined_of(correction.dropped, ", ", in_backticks);
 }
 
 std::string correction_reason(const Correction& correction) {
@@ -351,22 +344,13 @@ std::vector<std::string> correction_notes(const Session& session) {
 }
 
 Table declared_table(const Session& session) {
-  return {"declared",
-          "Stored as declared",
-          {left("parameter"), left("dim"), left("logical"), left("stored"),
-           left("why")},
-          [&session](const RowSink& sink) {
-            for (size_t i = 0; i < session.model.manifest.size(); ++i) {
-              const Placement& placement = session.plan.of(i);
-              for (const StoredDim& stored : placement.stored_dims) {
-                const auto dim = static_cast<size_t>(stored.dim);
-                sink(Row{std::string(session.model.manifest.name(i)),
-                         Count{stored.dim}, Count{placement.type.shape[dim]},
-                         Count{stored.size}, stored.why});
-              }
-            }
-          },
-          Audience::Programs};
+  return items_table(
+      session, "declared",
+      {left("dim"), left("logical"), left("stored"), left("why")},
+      &Placement::stored_dims, [](const Placement& p, const StoredDim& stored) {
+        return Row{Count{stored.dim}, Count{nth(p.type.shape, stored.dim)},
+                   Count{stored.size}, stored.why};
+      });
 }
 
 void add_declared(const Session& session, Report& report) {
@@ -400,10 +384,8 @@ void add_topology(const Context& context, Report& report) {
   report.notes.insert(report.notes.begin(), topology_text(*topology));
 }
 
-Report plan_report(const Context& context, const Session& session,
-                   const std::string& command) {
+Report plan_report(const Context& context, const Session& session) {
   Report report;
-  report.command = command;
   report.summary = summary_of(context, session);
   report.tables = {placements_table(session), corrections_table(session),
                    rules_table(session)};

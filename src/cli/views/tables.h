@@ -53,10 +53,7 @@ void add_topology(const Context& context, Report& report);
 
 // Returns the available part of a plan whose report cannot be finished, for
 // programs.
-Report plan_report(const Context& context, const Session& session,
-                   const std::string& command);
-
-int64_t correction_count(const Session& session);
+Report plan_report(const Context& context, const Session& session);
 
 // Effects of --declare (core/rules.h), empty without declarations. This table
 // has a row per dimension that is stored with another size, for programs.

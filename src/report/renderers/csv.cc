@@ -56,9 +56,7 @@ bool is_number(std::string_view text) {
 
 // Returns whether a spreadsheet would compute the text.
 bool is_formula(std::string_view text) {
-  return !text.empty() &&
-         std::string_view("=+-@\t\r\n").find(text.front()) !=
-             std::string_view::npos &&
+  return !text.empty() && contains("=+-@\t\r\n", text.front()) &&
          !is_number(text);
 }
 
@@ -73,7 +71,7 @@ std::string disarmed(std::string_view text) {
   return out;
 }
 
-void append_cell(std::string& out, const Cell& cell, std::string& scratch) {
+void append_cell(std::string& out, const Cell& cell) {
   if (const auto* text = std::get_if<std::string>(&cell)) {
     append_field(out, disarmed(*text));
     return;
@@ -82,16 +80,15 @@ void append_cell(std::string& out, const Cell& cell, std::string& scratch) {
     append_field(out, disarmed(printable(prose->text)));
     return;
   }
-  scratch.clear();
-  append_json(scratch, cell);
-  if (scratch != "null") append_field(out, scratch);
+  std::string json;
+  append_json(json, cell);
+  if (json != "null") append_field(out, json);
 }
 
-void append_row(std::string& out, std::span<const Cell> row,
-                std::string& scratch) {
+void append_row(std::string& out, std::span<const Cell> row) {
   for (size_t i = 0; i < row.size(); ++i) {
     if (i > 0) out += ',';
-    append_cell(out, row[i], scratch);
+    append_cell(out, row[i]);
   }
   // An empty line would end the table.
   const bool nothing = row.size() == 1 && (out.empty() || out.back() == '\n');
@@ -106,20 +103,18 @@ void write_csv_table(const Table& table, Output& out) {
     append_field(text, table.columns[i].id);
   }
   text += '\n';
-  std::string scratch;
   table.rows([&](std::span<const Cell> row) {
     SHARDPLAN_CHECK(row.size() == table.columns.size());
     if (out.refused()) return;
-    append_row(text, row, scratch);
+    append_row(text, row);
     out.drain();
   });
 }
 
 void write_csv_summary(const Report& report, Output& out) {
   out.buffer() += "key,value\n";
-  std::string scratch;
   for (const auto& [key, cell] : report.summary) {
-    append_row(out.buffer(), std::vector<Cell>{key, cell}, scratch);
+    append_row(out.buffer(), Row{key, cell});
   }
 }
 

@@ -6,7 +6,13 @@
 //
 // Source: GitHub's "Workflow commands for GitHub Actions". Percent signs and
 // line ends are escaped everywhere, colons and commas also in properties.
+#include <iterator>
+
+#include <fmt/format.h>
+
+#include "base/checked.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "report/diagnostics_text.h"
 #include "report/output.h"
 #include "report/renderers/renderers.h"
@@ -18,39 +24,17 @@ namespace {
 std::string escaped(std::string_view text, bool property) {
   std::string out;
   for (const char c : text) {
-    switch (c) {
-      case '%':
-        out += "%25";
-        break;
-      case '\r':
-        out += "%0D";
-        break;
-      case '\n':
-        out += "%0A";
-        break;
-      case ':':
-        out += property ? "%3A" : ":";
-        break;
-      case ',':
-        out += property ? "%2C" : ",";
-        break;
-      default:
-        out += c;
+    if (contains(property ? "%\r\n:," : "%\r\n", c)) {
+      fmt::format_to(std::back_inserter(out), "%{:02X}", static_cast<int>(c));
+    } else {
+      out += c;
     }
   }
   return out;
 }
 
-std::string_view command_of(Severity severity) {
-  switch (severity) {
-    case Severity::Error:
-      return "error";
-    case Severity::Warning:
-      return "warning";
-    default:
-      return "notice";
-  }
-}
+// The commands, in the order of Severity.
+constexpr const char* kCommands[] = {"notice", "notice", "warning", "error"};
 
 std::string place_text(const Label& label, const std::string& prefix) {
   const Place place = place_of(label.where);
@@ -64,7 +48,8 @@ std::string place_text(const Label& label, const std::string& prefix) {
 }
 
 std::string annotation(const Diagnostic& diagnostic, const Report& report) {
-  std::string text = "::" + std::string(command_of(diagnostic.severity)) + " ";
+  std::string text =
+      "::" + std::string(nth(kCommands, diagnostic.severity)) + " ";
   if (const Label* label = place_in_file(report, diagnostic)) {
     text += place_text(*label, report.repository_prefix);
   }

@@ -29,11 +29,8 @@ class Lines {
     out_ += line_;
   }
   // Writes the closing bracket, on its own line unless there are no items.
-  void close(std::string_view indent, char bracket) {
-    if (!first_) {
-      out_ += '\n';
-      out_ += indent;
-    }
+  void close(char bracket) {
+    if (!first_) out_ += line_.substr(0, line_.size() - 2);
     out_ += bracket;
   }
 
@@ -57,7 +54,7 @@ void write_summary(const Report& report, Output& out) {
     append_key(text, key);
     append_json(text, cell);
   }
-  lines.close("  ", '}');
+  lines.close('}');
 }
 
 // Returns the text before each cell of a row: `{"parameter": `, `, "dtype": `.
@@ -119,7 +116,7 @@ void write_table(const Table& table, Output& out) {
   Lines lines(text, "      ");
   if (table.named) {
     write_named_rows(*table.named, keys, lines, out);
-    return lines.close("    ", ']');
+    return lines.close(']');
   }
   table.rows([&](std::span<const Cell> row) {
     SHARDPLAN_CHECK(row.size() == keys.size());
@@ -132,7 +129,7 @@ void write_table(const Table& table, Output& out) {
     text += '}';
     out.drain();
   });
-  lines.close("    ", ']');
+  lines.close(']');
 }
 
 void write_tables(const Report& report, Output& out) {
@@ -143,118 +140,100 @@ void write_tables(const Report& report, Output& out) {
     lines.next();
     write_table(table, out);
   }
-  lines.close("  ", '}');
+  lines.close('}');
 }
 
-void append_label(std::string& text, const Label& label) {
-  text += "{\"file\": ";
-  if (label.where) {
-    const Place place = place_of(label.where);
-    append_printable_json(text, label.where.file->name());
-    text += ", \"line\": ";
-    append_json_integer(text, place.line);
-    text += ", \"column\": ";
-    append_json_integer(text, place.column);
-    text += ", \"end_column\": ";
-    append_json_integer(text, place.end_column);
-  } else {
-    text += "null, \"line\": null, \"column\": null, \"end_column\": null";
-  }
-  text += ", \"text\": ";
-  append_prose_json(text, label.text);
-  text += '}';
-}
-
-using AppendString = void (*)(std::string&, std::string_view);
-
-void append_strings(std::string& text, std::string_view key,
-                    const std::vector<std::string>& values,
-                    AppendString append) {
-  text += ", ";
+// Appends the key of a member, after a comma unless it is the first of its
+// object.
+void append_member(std::string& text, std::string_view key) {
+  if (text.back() != '{') text += ", ";
   append_key(text, key);
-  text += '[';
-  for (size_t i = 0; i < values.size(); ++i) {
-    if (i > 0) text += ", ";
-    append(text, values[i]);
-  }
-  text += ']';
 }
 
 void append_number(std::string& text, std::string_view key, int64_t value) {
-  text += ", ";
-  append_key(text, key);
-  append_json_integer(text, value);
+  append_member(text, key);
+  append_json_number(text, value);
 }
 
-void append_edit(std::string& text, const TextEdit& edit) {
-  const Place place = place_of(edit.where);
-  text += "{\"file\": ";
-  append_printable_json(text, edit.where.file->name());
-  append_number(text, "begin", static_cast<int64_t>(edit.where.begin));
-  append_number(text, "end", static_cast<int64_t>(edit.where.end));
-  append_number(text, "line", place.line);
-  text += ", \"text\": ";
-  append_printable_json(text, edit.text);
+using AppendText = void (*)(std::string&, std::string_view);
+
+void append_text(std::string& text, std::string_view key,
+                 std::string_view value,
+                 AppendText append = append_printable_json) {
+  append_member(text, key);
+  append(text, value);
+}
+
+// Appends a list; `append` appends one of its items.
+template <typename Items, typename Append>
+void append_list(std::string& text, std::string_view key, const Items& items,
+                 Append append) {
+  append_member(text, key);
+  text += '[';
+  for (size_t i = 0; i < items.size(); ++i) {
+    if (i > 0) text += ", ";
+    append(text, items[i]);
+  }
+  text += ']';
+}
+
+void append_label(std::string& text, const Label& label) {
+  text += '{';
+  if (label.where) {
+    const Place place = place_of(label.where);
+    append_text(text, "file", label.where.file->name());
+    append_number(text, "line", place.line);
+    append_number(text, "column", place.column);
+    append_number(text, "end_column", place.end_column);
+  } else {
+    text += R"("file": null, "line": null, "column": null, "end_column": null)";
+  }
+  append_text(text, "text", label.text, append_prose_json);
   text += '}';
 }
 
-void append_fixes(std::string& text, const std::vector<Fix>& fixes) {
-  text += ", \"fixes\": [";
-  for (size_t i = 0; i < fixes.size(); ++i) {
-    const Fix& fix = fixes[i];
-    if (i > 0) text += ", ";
-    text += "{\"kind\": ";
-    append_printable_json(text, fix_kind_name(fix.kind));
-    text += ", \"text\": ";
-    append_prose_json(text, fix.text);
-    append_number(text, "bytes_per_device", fix.bytes_per_device);
-    append_number(text, "finding_bytes_per_device",
-                  fix.finding_bytes_per_device);
-    if (fix.kind == FixKind::AxisSize) {
-      text += ", \"axis\": ";
-      append_printable_json(text, fix.axis);
-      append_number(text, "size", fix.size);
-    } else if (fix.kind == FixKind::PadDimension) {
-      append_number(text, "dim", fix.dim);
-      append_number(text, "size", fix.size);
-      append_strings(text, "parameters", fix.parameters, append_printable_json);
-    }
-    if (fix.kind == FixKind::Declare) {
-      text += ", \"declaration\": ";
-      append_printable_json(text, fix.declaration);
-    }
-    text += ", \"edits\": [";
-    for (size_t k = 0; k < fix.edits.size(); ++k) {
-      if (k > 0) text += ", ";
-      append_edit(text, fix.edits[k]);
-    }
-    text += "]}";
+void append_edit(std::string& text, const TextEdit& edit) {
+  text += '{';
+  append_text(text, "file", edit.where.file->name());
+  append_number(text, "begin", static_cast<int64_t>(edit.where.begin));
+  append_number(text, "end", static_cast<int64_t>(edit.where.end));
+  append_number(text, "line", place_of(edit.where).line);
+  append_text(text, "text", edit.text);
+  text += '}';
+}
+
+void append_fix(std::string& text, const Fix& fix) {
+  text += '{';
+  append_text(text, "kind", fix_kind_name(fix.kind));
+  append_text(text, "text", fix.text, append_prose_json);
+  append_number(text, "bytes_per_device", fix.bytes_per_device);
+  append_number(text, "finding_bytes_per_device", fix.finding_bytes_per_device);
+  if (fix.kind == FixKind::AxisSize) {
+    append_text(text, "axis", fix.axis);
+    append_number(text, "size", fix.size);
+  } else if (fix.kind == FixKind::PadDimension) {
+    append_number(text, "dim", fix.dim);
+    append_number(text, "size", fix.size);
+    append_list(text, "parameters", fix.parameters, append_printable_json);
+  } else if (fix.kind == FixKind::Declare) {
+    append_text(text, "declaration", fix.declaration);
   }
-  text += ']';
+  append_list(text, "edits", fix.edits, append_edit);
+  text += '}';
 }
 
 void append_diagnostic(std::string& text, const Diagnostic& diagnostic) {
-  text += "{\"code\": ";
-  append_printable_json(text, code_id(diagnostic.code));
-  text += ", \"name\": ";
-  append_printable_json(text, code_info(diagnostic.code).name);
-  text += ", \"severity\": ";
-  append_printable_json(text, severity_name(diagnostic.severity));
-  text += ", \"message\": ";
-  append_prose_json(text, diagnostic.message);
-  text += ", \"labels\": [";
-  for (size_t i = 0; i < diagnostic.labels.size(); ++i) {
-    if (i > 0) text += ", ";
-    append_label(text, diagnostic.labels[i]);
-  }
-  text += ']';
-  append_strings(text, "facts", diagnostic.facts, append_prose_json);
-  append_strings(text, "help", diagnostic.help, append_prose_json);
-  append_fixes(text, diagnostic.fixes);
-  append_strings(text, "parameters", diagnostic.parameters,
-                 append_printable_json);
-  text += ", \"findings\": ";
-  append_json_integer(text, diagnostic.findings);
+  text += '{';
+  append_text(text, "code", code_id(diagnostic.code));
+  append_text(text, "name", code_info(diagnostic.code).name);
+  append_text(text, "severity", severity_name(diagnostic.severity));
+  append_text(text, "message", diagnostic.message, append_prose_json);
+  append_list(text, "labels", diagnostic.labels, append_label);
+  append_list(text, "facts", diagnostic.facts, append_prose_json);
+  append_list(text, "help", diagnostic.help, append_prose_json);
+  append_list(text, "fixes", diagnostic.fixes, append_fix);
+  append_list(text, "parameters", diagnostic.parameters, append_printable_json);
+  append_number(text, "findings", diagnostic.findings);
   text += '}';
 }
 
@@ -269,7 +248,7 @@ void write_diagnostic_rows(const Report& report, Output& out) {
       out.drain();
     }
   }
-  lines.close("  ", ']');
+  lines.close(']');
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include <string_view>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "report/diagnostics_text.h"
 #include "report/output.h"
 #include "report/renderers/renderers.h"
@@ -32,10 +33,8 @@ std::string attribute(std::string_view name, std::string_view text) {
 std::string lines_of(const Diagnostic& diagnostic) {
   const std::string text = message_text(diagnostic);
   std::string lines;
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find('\n', at), text.size());
-    lines += xml_text(printable(text.substr(at, end - at))) + "\n";
-    at = end + 1;
+  for (std::string_view rest = text; !rest.empty();) {
+    lines += xml_text(printable(next_line(rest))) + "\n";
   }
   return lines;
 }

@@ -11,6 +11,7 @@
 
 #include "base/checked.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "report/output.h"
 #include "report/renderers/renderers.h"
 #include "report/report.h"
@@ -23,14 +24,13 @@ namespace {
 // code.
 std::string cell_markdown(const Cell& cell, const Column& column,
                           const Style& style) {
-  const bool name =
-      column.elastic && (std::holds_alternative<std::string>(cell) ||
-                         std::holds_alternative<Prose>(cell));
   const std::string text = cell_text(cell, style);
-  if (!name && std::holds_alternative<Prose>(cell)) {
-    return markdown_prose(text, true);
+  const bool is_prose = std::holds_alternative<Prose>(cell);
+  if (column.elastic &&
+      (is_prose || std::holds_alternative<std::string>(cell))) {
+    return markdown_code(text, true);
   }
-  return name ? markdown_code(text, true) : markdown_plain(text, true);
+  return is_prose ? markdown_prose(text, true) : markdown_plain(text, true);
 }
 
 // Returns text for an HTML block, in which Markdown is not parsed.
@@ -42,9 +42,8 @@ std::string html_text(std::string_view text) {
       continue;
     }
     for (const char c : word.text) {
-      const bool plain = is_letter(c) || is_digit(c) || c == ' ' ||
-                         static_cast<unsigned char>(c) >= 0x80;
-      if (plain) {
+      if (is_letter(c) || is_digit(c) || c == ' ' ||
+          static_cast<unsigned char>(c) >= 0x80) {
         out += c;
       } else {
         out += "&#" + std::to_string(static_cast<int>(c)) + ";";
@@ -61,11 +60,8 @@ std::string paragraph_line(std::string text) {
   const bool numbered = digits > 0 && digits < text.size() &&
                         (text[digits] == '.' || text[digits] == ')');
   if (numbered) text.insert(digits, 1, '\\');
-  if (!text.empty() &&
-      std::string_view("-+=").find(text.front()) != std::string_view::npos) {
-    text.insert(0, 1, '\\');
-  }
-  return text;
+  const bool listed = !text.empty() && contains("-+=", text.front());
+  return listed ? "\\" + text : text;
 }
 
 class Page {
@@ -145,12 +141,8 @@ class Page {
                      paragraph_line(markdown_prose(printable(text))) + "\n";
   }
 
-  void cell(std::string_view text) {
-    std::string& out = out_.buffer();
-    out += ' ';
-    out += text;
-    if (!text.empty()) out += ' ';
-    out += '|';
+  void cell(const std::string& text) {
+    out_.buffer() += " " + text + (text.empty() ? "|" : " |");
   }
 
   void end_row() {

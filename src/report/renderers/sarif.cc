@@ -9,12 +9,14 @@
 // A finding without a line is a result about the model's file as a whole, since
 // GitHub rejects results without a file. If there is no such file, or if
 // nothing could be checked, it is a notification of the tool (3.58).
+#include <iterator>
 #include <map>
 #include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
@@ -60,18 +62,13 @@ Json message(std::string_view text) {
 
 // Percent-encodes everything except unreserved characters and `/` (RFC 3986).
 std::string uri_of(const std::string& path, const std::string& prefix) {
-  constexpr std::string_view kDigits = "0123456789ABCDEF";
   std::string uri;
   for (const char c : path.starts_with("/") ? path : prefix + path) {
-    const auto byte = static_cast<unsigned char>(c);
-    const bool plain = is_digit(c) || is_letter(c) || c == '/' || c == '.' ||
-                       c == '-' || c == '_' || c == '~';
-    if (plain) {
+    if (is_digit(c) || is_letter(c) || contains("/.-_~", c)) {
       uri += c;
     } else {
-      uri += '%';
-      uri += kDigits[byte >> 4];
-      uri += kDigits[byte & 15];
+      fmt::format_to(std::back_inserter(uri), "%{:02X}",
+                     static_cast<unsigned char>(c));
     }
   }
   return path.starts_with("/") ? "file://" + uri : uri;
@@ -90,20 +87,20 @@ class SarifRun {
       could_run = could_run && !all->cannot_run();
       for (const Diagnostic& diagnostic : all->all()) collect(diagnostic);
     }
-    for (Numbers* numbers : {&rule_numbers_, &notification_numbers_}) {
+    for (Part* part : {&results_, &notifications_}) {
       size_t next = 0;
-      for (auto& [code, number] : *numbers) number = next++;
+      for (auto& [code, number] : part->numbers) number = next++;
     }
-    for (const Diagnostic* found : results_) results.push_back(result(*found));
-    for (const Diagnostic* found : notifications_) {
+    for (const auto* found : results_.found) results.push_back(result(*found));
+    for (const auto* found : notifications_.found) {
       notifications.push_back(notification(*found));
     }
     Json driver = {{"name", "shardplan"},
                    {"version", SHARDPLAN_VERSION},
                    {"semanticVersion", SHARDPLAN_VERSION},
-                   {"rules", descriptors(rule_numbers_)}};
-    if (!notification_numbers_.empty()) {
-      driver["notifications"] = descriptors(notification_numbers_);
+                   {"rules", descriptors(results_.numbers)}};
+    if (!notifications_.numbers.empty()) {
+      driver["notifications"] = descriptors(notifications_.numbers);
     }
     Json invocation = {{"executionSuccessful", could_run}};
     if (!notifications.empty()) {
@@ -118,7 +115,12 @@ class SarifRun {
   }
 
  private:
+  // Indices of the descriptors, ordered by code.
   using Numbers = std::map<Code, size_t>;
+  struct Part {
+    std::vector<const Diagnostic*> found;
+    Numbers numbers;
+  };
 
   // Returns the label that places the result; null: the result is about the
   // model's file.
@@ -130,9 +132,9 @@ class SarifRun {
     const bool has_file =
         place(diagnostic) != nullptr ||
         (!report_.main_file.empty() && !prevents_running(diagnostic.code));
-    (has_file ? results_ : notifications_).push_back(&diagnostic);
-    (has_file ? rule_numbers_ : notification_numbers_)
-        .emplace(diagnostic.code, 0);
+    Part& part = has_file ? results_ : notifications_;
+    part.found.push_back(&diagnostic);
+    part.numbers.emplace(diagnostic.code, 0);
   }
 
   static Json descriptors(const Numbers& numbers) {
@@ -207,12 +209,8 @@ class SarifRun {
     add(std::to_string(diagnostic.subject.dim));
     add(label != nullptr ? label->where.file->name() : report_.main_file);
     std::set<std::string> names;
-    std::string last;  // members of a class are mostly adjacent
     for (const std::string& name : diagnostic.parameters) {
-      std::string folded = folded_name(name);
-      if (folded == last) continue;
-      last = folded;
-      names.insert(std::move(folded));
+      names.insert(folded_name(name));
     }
     for (const std::string& name : names) add(name);
     if (names.empty()) add(stable_subject(diagnostic));
@@ -267,7 +265,7 @@ class SarifRun {
     if (nth > 1) identity += ":" + std::to_string(nth);
     Json result = {
         {"ruleId", code_id(diagnostic.code)},
-        {"ruleIndex", rule_numbers_.at(diagnostic.code)},
+        {"ruleIndex", results_.numbers.at(diagnostic.code)},
         {"level", severity_name(diagnostic.severity)},
         {"message", {{"text", sarif_text(message_text(diagnostic))}}},
         {"locations", Json::array({main_location(diagnostic)})},
@@ -276,30 +274,26 @@ class SarifRun {
     if (!related.empty()) result["relatedLocations"] = std::move(related);
     Json fixes = fixes_of(diagnostic);
     if (!fixes.empty()) result["fixes"] = std::move(fixes);
-    Json properties = {{"findings", diagnostic.findings}};
-    const auto add = [&](const char* key,
-                         const std::vector<std::string>& values) {
-      if (!values.empty()) properties[key] = values;
-    };
-    add("parameters", diagnostic.parameters);
-    add("targets", diagnostic.targets);
-    result["properties"] = std::move(properties);
+    Json& properties = result["properties"];
+    properties["findings"] = diagnostic.findings;
+    if (!diagnostic.parameters.empty()) {
+      properties["parameters"] = diagnostic.parameters;
+    }
+    if (!diagnostic.targets.empty()) properties["targets"] = diagnostic.targets;
     return result;
   }
 
   Json notification(const Diagnostic& diagnostic) const {
     return {{"descriptor",
              {{"id", code_id(diagnostic.code)},
-              {"index", notification_numbers_.at(diagnostic.code)}}},
+              {"index", notifications_.numbers.at(diagnostic.code)}}},
             {"level", severity_name(diagnostic.severity)},
             {"message", {{"text", sarif_text(message_text(diagnostic))}}}};
   }
 
   const Report& report_;
-  std::vector<const Diagnostic*> results_;
-  std::vector<const Diagnostic*> notifications_;
-  Numbers rule_numbers_;  // indices of the descriptors, ordered by code
-  Numbers notification_numbers_;
+  Part results_;
+  Part notifications_;
   std::map<std::string, size_t> seen_;  // number of findings per fingerprint
 };
 

@@ -59,6 +59,57 @@ int likeness(const TargetContents& before, const TargetContents& after) {
   return before.rules == after.rules ? 2 : 1;
 }
 
+// Settings that define what is asked about a target: on another mesh, in
+// another mode or over other tokens, the same rules give another answer.
+constexpr std::array<std::string_view, 10> kQuestion = {
+    "mode",     "mesh",  "view", "devices",    "slices",
+    "topology", "batch", "seq",  "source-seq", "engine"};
+// Settings that define how the model and its rules are read. The second attempt
+// of judge_as_before() uses only these from the head.
+constexpr std::array<std::string_view, 7> kOfFiles = {
+    "rules",        "pattern", "dialect",    "axes",
+    "architecture", "scheme",  "state-rules"};
+
+template <size_t N>
+bool is_among(const Setting& setting,
+              const std::array<std::string_view, N>& names) {
+  return contains(names, setting.flag->name);
+}
+
+std::vector<Setting> all_but(const std::vector<Setting>& settings,
+                             const std::function<bool(const Setting&)>& out) {
+  std::vector<Setting> rest;
+  for (const Setting& setting : settings) {
+    if (!out(setting)) rest.push_back(setting);
+  }
+  return rest;
+}
+
+bool has_flag(const std::vector<Setting>& settings, std::string_view name) {
+  return std::ranges::any_of(
+      settings, [&](const Setting& s) { return s.flag->name == name; });
+}
+
+// Returns the settings of `from` that `is_taken` selects, and all others of
+// `rest`.
+std::vector<Setting> taken_from(
+    const std::vector<Setting>& from, const std::vector<Setting>& rest,
+    const std::function<bool(const Setting&)>& is_taken) {
+  std::vector<Setting> settings = all_but(rest, is_taken);
+  for (const Setting& setting : from) {
+    if (is_taken(setting)) settings.push_back(setting);
+  }
+  return settings;
+}
+
+// Returns the path on the head side that corresponds to a path on the base
+// side.
+std::string moved(const GateSide& base, const GateSide& head,
+                  const std::string& path) {
+  const std::string rest = path_below(base, path);
+  return head.folder.empty() ? rest : join_path(head.folder, rest);
+}
+
 }  // namespace
 
 void follow_targets(const GateSide& base, const GateSide& head,
@@ -119,61 +170,6 @@ void follow_targets(const GateSide& base, const GateSide& head,
   size_t i = 0;
   std::erase_if(targets, [&](const GatedTarget&) { return followed[i++]; });
 }
-
-namespace {
-
-// Settings that define what is asked about a target: on another mesh, in
-// another mode or over other tokens, the same rules give another answer.
-constexpr std::array<std::string_view, 10> kQuestion = {
-    "mode",     "mesh",  "view", "devices",    "slices",
-    "topology", "batch", "seq",  "source-seq", "engine"};
-// Settings that define how the model and its rules are read. The second attempt
-// of judge_as_before() uses only these from the head.
-constexpr std::array<std::string_view, 7> kOfFiles = {
-    "rules",        "pattern", "dialect",    "axes",
-    "architecture", "scheme",  "state-rules"};
-
-template <size_t N>
-bool is_among(const Setting& setting,
-              const std::array<std::string_view, N>& names) {
-  return contains(names, setting.flag->name);
-}
-
-std::vector<Setting> all_but(const std::vector<Setting>& settings,
-                             const std::function<bool(const Setting&)>& out) {
-  std::vector<Setting> rest;
-  for (const Setting& setting : settings) {
-    if (!out(setting)) rest.push_back(setting);
-  }
-  return rest;
-}
-
-bool has_flag(const std::vector<Setting>& settings, std::string_view name) {
-  return std::ranges::any_of(
-      settings, [&](const Setting& s) { return s.flag->name == name; });
-}
-
-// Returns the settings of `from` that `is_taken` selects, and all others of
-// `rest`.
-std::vector<Setting> taken_from(
-    const std::vector<Setting>& from, const std::vector<Setting>& rest,
-    const std::function<bool(const Setting&)>& is_taken) {
-  std::vector<Setting> settings = all_but(rest, is_taken);
-  for (const Setting& setting : from) {
-    if (is_taken(setting)) settings.push_back(setting);
-  }
-  return settings;
-}
-
-// Returns the path on the head side that corresponds to a path on the base
-// side.
-std::string moved(const GateSide& base, const GateSide& head,
-                  const std::string& path) {
-  const std::string rest = path_below(base, path);
-  return head.folder.empty() ? rest : join_path(head.folder, rest);
-}
-
-}  // namespace
 
 std::optional<CheckedTarget> judge_as_before(const GateSide& base,
                                              const GateSide& head,

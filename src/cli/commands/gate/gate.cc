@@ -5,8 +5,6 @@
 // Settings that decide what fails (--fail-on, --allow, --deny, the baseline,
 // ..) are read from the base side, so that a change cannot approve itself. A
 // change of these settings is itself reported.
-#include "cli/commands/gate/gate.h"
-
 #include <algorithm>
 #include <memory>
 #include <mutex>
@@ -292,7 +290,7 @@ GateTarget view_of(const GatedTarget& gated) {
 // only if it fails the gate.
 void add_new_diagnostics(const Gate& gate, Diagnostics& diags) {
   std::vector<Diagnostics> kept(gate.targets.size());
-  std::vector<FindingsOf> found;
+  std::vector<TargetFindings> found;
   for (size_t i = 0; i < gate.targets.size(); ++i) {
     const GatedTarget& gated = gate.targets[i];
     const auto take = [&](const CheckedTarget& checked) {
@@ -325,7 +323,7 @@ void add_new_diagnostics(const Gate& gate, Diagnostics& diags) {
 // Adds an error for each change that fails and is not itself a finding.
 void add_failures(const Gate& gate, Diagnostics& diags) {
   std::vector<Diagnostics> kept(gate.targets.size() + 1);
-  std::vector<FindingsOf> found;
+  std::vector<TargetFindings> found;
   const auto report = [&](const GateChange& change, Diagnostics& into) {
     report_failure(change, gate.base.files == nullptr, into);
   };
@@ -345,7 +343,7 @@ void add_failures(const Gate& gate, Diagnostics& diags) {
 // requested.
 void add_unjudged_times(const Gate& gate, Diagnostics& diags) {
   std::vector<Diagnostics> kept(gate.targets.size());
-  std::vector<FindingsOf> found;
+  std::vector<TargetFindings> found;
   for (size_t i = 0; i < gate.targets.size(); ++i) {
     const GatedTarget& gated = gate.targets[i];
     if (!gated.before || !gated.checked || gated.failed_to_run) continue;
@@ -463,8 +461,8 @@ Exit run_gate(Context& context) {
   return report_gate(gate);
 }
 
-const std::vector<Flag>& gate_flags() {
-  static const std::vector<Flag> kFlags = {
+std::vector<Flag> gate_flags() {
+  return {
       {"baseline", Takes::File, "FILE", "Diagnostics",
        "accepted findings, each with a reason", "check gate",
        [](auto& s, auto& o, auto&) { o.gate.baseline = path_of(s); }},
@@ -478,7 +476,6 @@ const std::vector<Flag>& gate_flags() {
        [](auto& s, auto& o, auto&) { o.gate.targets.push_back(s.value); }, true,
        false},
   };
-  return kFlags;
 }
 
 }  // namespace shardplan::cli

@@ -20,44 +20,9 @@ namespace {
 constexpr std::string_view kDeciding =
     "allow deny fail-on baseline exit-zero max-replicated tolerance unmatched";
 
-}  // namespace
-
-bool same_settings(const std::vector<Setting>& a,
-                   const std::vector<Setting>& b) {
-  return std::ranges::equal(a, b, [](const Setting& one, const Setting& other) {
-    return one.flag == other.flag && one.value == other.value;
-  });
-}
-
-bool decides(const Setting& setting) {
-  return has_word(kDeciding, setting.flag->name);
-}
-
-namespace {
-
 std::vector<Setting> settings_of(const GateSide& side, const Target& target) {
   return target_settings(side.config->settings, target.settings);
 }
-
-}  // namespace
-
-std::vector<Setting> head_settings(const GateSide& base, const GateSide& head,
-                                   const GatedTarget& target) {
-  std::vector<Setting> settings = settings_of(head, *target.head);
-  std::erase_if(settings, decides);
-  std::vector<Setting> deciding;
-  if (target.base != nullptr) {
-    deciding = target.base_settings;
-  } else if (base.config) {
-    deciding = remaining_settings(base.config->settings, {}, "check");
-  }
-  for (const Setting& setting : deciding) {
-    if (decides(setting)) settings.push_back(setting);
-  }
-  return settings;
-}
-
-namespace {
 
 std::string settings_text(const std::vector<Setting>& settings,
                           std::string_view flag) {
@@ -71,26 +36,6 @@ std::string settings_text(const std::vector<Setting>& settings,
   return text;
 }
 
-}  // namespace
-
-GateChange setting_change(std::string target, std::string_view what,
-                          const std::string& before, const std::string& after,
-                          Span where, bool of_base) {
-  GateChange change;
-  change.kind = what == "baseline" ? GateKind::Baseline : GateKind::Target;
-  change.target = std::move(target);
-  change.what = what;
-  if (!before.empty()) change.before = before;
-  if (!after.empty()) change.after = after;
-  if (where) {
-    change.line = {where.file->name(), where.file->position(where.begin).line,
-                   of_base, where};
-  }
-  return change;
-}
-
-namespace {
-
 Span place_of_setting(const std::vector<Setting>& settings,
                       std::string_view flag) {
   for (const Setting& setting : settings) {
@@ -98,59 +43,6 @@ Span place_of_setting(const std::vector<Setting>& settings,
   }
   return {};
 }
-
-}  // namespace
-
-void add_setting_changes(const std::string& target,
-                         const std::vector<Setting>& base,
-                         const std::vector<Setting>& head,
-                         std::vector<GateChange>& changes) {
-  std::set<std::string_view> names;
-  for (const auto* side : {&base, &head}) {
-    for (const Setting& setting : *side) names.insert(setting.flag->name);
-  }
-  for (const std::string_view name : names) {
-    const std::string was = settings_text(base, name);
-    const std::string is = settings_text(head, name);
-    if (was == is) continue;
-    const Span now = place_of_setting(head, name);
-    changes.push_back(setting_change(
-        target, name, was, is, now ? now : place_of_setting(base, name), !now));
-  }
-}
-
-std::string path_below(const GateSide& side, const std::string& path) {
-  const std::string folder = side.folder.empty() ? "" : side.folder + "/";
-  return path.starts_with(folder) ? path.substr(folder.size()) : path;
-}
-
-std::vector<GatedTarget> pair_targets(const GateSide& base,
-                                      const GateSide& head) {
-  std::vector<GatedTarget> targets;
-  std::map<std::string, size_t> numbers;
-  const auto of = [&](const std::string& name) -> GatedTarget& {
-    const auto [entry, is_new] = numbers.emplace(name, targets.size());
-    if (is_new) targets.emplace_back().name = name;
-    return targets[entry->second];
-  };
-  if (base.config) {
-    for (const Target& target : base.config->targets) {
-      GatedTarget& gated = of(target.name);
-      gated.base = &target;
-      gated.base_settings = settings_of(base, target);
-    }
-  }
-  if (head.config) {
-    for (const Target& target : head.config->targets) {
-      GatedTarget& gated = of(target.name);
-      gated.head = &target;
-      gated.head_settings = head_settings(base, head, gated);
-    }
-  }
-  return targets;
-}
-
-namespace {
 
 // Returns the settings that are shown with the target. Settings that decide and
 // apply to all targets are shown only once, elsewhere.
@@ -163,38 +55,6 @@ std::vector<Setting> shown_settings(const GateSide& side,
   }
   return settings;
 }
-
-}  // namespace
-
-void add_target_changes(const GateSide& base, const GateSide& head,
-                        GatedTarget& gated) {
-  std::vector<GateChange>& changes = gated.changes;
-  if (gated.base == nullptr || gated.head == nullptr) {
-    const Target& only = gated.head != nullptr ? *gated.head : *gated.base;
-    const bool is_new = gated.head != nullptr;
-    changes.push_back(
-        setting_change(gated.name, "target", is_new ? "" : gated.name,
-                       is_new ? gated.name : "", only.where, !is_new));
-    changes.back().text = is_new ? "it is new" : "it is dropped";
-    if (!is_new) gated.gone = "this change removes it from the checks";
-    return;
-  }
-  if (!gated.renamed_from.empty()) {
-    changes.push_back(setting_change(gated.name, "target", gated.renamed_from,
-                                     gated.name, gated.head->where, false));
-    changes.back().text = "it was renamed";
-  }
-  const std::string was = path_below(base, gated.base->model);
-  const std::string is = path_below(head, gated.head->model);
-  if (was != is) {
-    changes.push_back(
-        setting_change(gated.name, "model", was, is, gated.head->where, false));
-  }
-  add_setting_changes(gated.name, shown_settings(base, *gated.base),
-                      shown_settings(head, *gated.head), changes);
-}
-
-namespace {
 
 // Adds the findings of a target that only the head has; all of them are new.
 void add_new_findings(const CheckedTarget& checked,
@@ -306,6 +166,126 @@ void add_changes_as_before(const Judging& judging, GatedTarget& gated) {
 }
 
 }  // namespace
+
+bool same_settings(const std::vector<Setting>& a,
+                   const std::vector<Setting>& b) {
+  return std::ranges::equal(a, b, [](const Setting& one, const Setting& other) {
+    return one.flag == other.flag && one.value == other.value;
+  });
+}
+
+bool decides(const Setting& setting) {
+  return has_word(kDeciding, setting.flag->name);
+}
+
+std::vector<Setting> head_settings(const GateSide& base, const GateSide& head,
+                                   const GatedTarget& target) {
+  std::vector<Setting> settings = settings_of(head, *target.head);
+  std::erase_if(settings, decides);
+  std::vector<Setting> deciding;
+  if (target.base != nullptr) {
+    deciding = target.base_settings;
+  } else if (base.config) {
+    deciding = remaining_settings(base.config->settings, {}, "check");
+  }
+  for (const Setting& setting : deciding) {
+    if (decides(setting)) settings.push_back(setting);
+  }
+  return settings;
+}
+
+GateChange setting_change(std::string target, std::string_view what,
+                          const std::string& before, const std::string& after,
+                          Span where, bool of_base) {
+  GateChange change;
+  change.kind = what == "baseline" ? GateKind::Baseline : GateKind::Target;
+  change.target = std::move(target);
+  change.what = what;
+  if (!before.empty()) change.before = before;
+  if (!after.empty()) change.after = after;
+  if (where) {
+    change.line = {where.file->name(), where.file->position(where.begin).line,
+                   of_base, where};
+  }
+  return change;
+}
+
+void add_setting_changes(const std::string& target,
+                         const std::vector<Setting>& base,
+                         const std::vector<Setting>& head,
+                         std::vector<GateChange>& changes) {
+  std::set<std::string_view> names;
+  for (const auto* side : {&base, &head}) {
+    for (const Setting& setting : *side) names.insert(setting.flag->name);
+  }
+  for (const std::string_view name : names) {
+    const std::string was = settings_text(base, name);
+    const std::string is = settings_text(head, name);
+    if (was == is) continue;
+    const Span now = place_of_setting(head, name);
+    changes.push_back(setting_change(
+        target, name, was, is, now ? now : place_of_setting(base, name), !now));
+  }
+}
+
+std::string path_below(const GateSide& side, const std::string& path) {
+  const std::string folder = side.folder.empty() ? "" : side.folder + "/";
+  return path.starts_with(folder) ? path.substr(folder.size()) : path;
+}
+
+std::vector<GatedTarget> pair_targets(const GateSide& base,
+                                      const GateSide& head) {
+  std::vector<GatedTarget> targets;
+  std::map<std::string, size_t> numbers;
+  const auto of = [&](const std::string& name) -> GatedTarget& {
+    const auto [entry, is_new] = numbers.emplace(name, targets.size());
+    if (is_new) targets.emplace_back().name = name;
+    return targets[entry->second];
+  };
+  if (base.config) {
+    for (const Target& target : base.config->targets) {
+      GatedTarget& gated = of(target.name);
+      gated.base = &target;
+      gated.base_settings = settings_of(base, target);
+    }
+  }
+  if (head.config) {
+    for (const Target& target : head.config->targets) {
+      GatedTarget& gated = of(target.name);
+      gated.head = &target;
+      gated.head_settings = head_settings(base, head, gated);
+    }
+  }
+  return targets;
+}
+
+void add_target_changes(const GateSide& base, const GateSide& head,
+                        GatedTarget& gated) {
+  std::vector<GateChange>& changes = gated.changes;
+  if (gated.base == nullptr || gated.head == nullptr) {
+    const Target& only = gated.head != nullptr ? *gated.head : *gated.base;
+    const bool is_new = gated.head != nullptr;
+    changes.push_back(
+        setting_change(gated.name, "target", is_new ? "" : gated.name,
+                       is_new ? gated.name : "", only.where, !is_new));
+    changes.back().text = is_new ? "it is new" : "it is dropped";
+    if (!is_new) gated.gone = "this change removes it from the checks";
+    return;
+  }
+  if (!gated.renamed_from.empty()) {
+    changes.push_back(setting_change(gated.name, "target", gated.renamed_from,
+                                     gated.name, gated.head->where, false));
+    changes.back().text = "it was renamed";
+  }
+  const std::string was = path_below(base, gated.base->model);
+  const std::string is = path_below(head, gated.head->model);
+  if (was != is) {
+    changes.push_back(
+        setting_change(gated.name, "model", was, is, gated.head->where, false));
+  }
+  add_setting_changes(gated.name, shown_settings(base, *gated.base),
+                      shown_settings(head, *gated.head), changes);
+}
 
 void judge_gated(const Judging& judging, GatedTarget& gated) {
   const auto judge_base = [&] {

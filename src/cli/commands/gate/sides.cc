@@ -26,6 +26,30 @@ bool read_side(GateSide& side, Host& host, Diagnostics& diags) {
   return side.config.has_value();
 }
 
+// Returns the folder of the configuration, from the working directory up to the
+// root, as a relative path: "", "..". It is the nearest folder in which the
+// base has a configuration, so that a change cannot put another one in front of
+// it; else the nearest in which the head has one; else "".
+std::string config_folder(const GitRepository& repository, Host& base,
+                          Host& head) {
+  const auto depth = std::ranges::count(repository.prefix, '/');
+  for (Host* side : {&base, &head}) {
+    std::string folder;
+    for (int64_t up = 0; up <= depth; ++up) {
+      const std::string path = join_path(folder, std::string(kConfigName));
+      if (side->file_info(path)) return folder;
+      folder = up == 0 ? ".." : "../" + folder;
+    }
+  }
+  return "";
+}
+
+// Returns "origin/main (1a2b3c4d5)" for "origin/main" and "1a2b3c4d5".
+std::string commit_title(const GitCommit& commit) {
+  const std::string id = commit.id.substr(0, 9);
+  return commit.name.starts_with(id) ? id : commit.name + " (" + id + ")";
+}
+
 }  // namespace
 
 bool open_folder(const std::string& path, GateSide& side,
@@ -52,34 +76,6 @@ bool open_folder(const std::string& path, GateSide& side,
   side.host = std::make_unique<SharedHost>(*side.fenced, mutex);
   return read_side(side, *side.host, diags);
 }
-
-namespace {
-
-// Returns the folder of the configuration, from the working directory up to the
-// root, as a relative path: "", "..". It is the nearest folder in which the
-// base has a configuration, so that a change cannot put another one in front of
-// it; else the nearest in which the head has one; else "".
-std::string config_folder(const GitRepository& repository, Host& base,
-                          Host& head) {
-  const auto depth = std::ranges::count(repository.prefix, '/');
-  for (Host* side : {&base, &head}) {
-    std::string folder;
-    for (int64_t up = 0; up <= depth; ++up) {
-      const std::string path = join_path(folder, std::string(kConfigName));
-      if (side->file_info(path)) return folder;
-      folder = up == 0 ? ".." : "../" + folder;
-    }
-  }
-  return "";
-}
-
-// Returns "origin/main (1a2b3c4d5)" for "origin/main" and "1a2b3c4d5".
-std::string commit_title(const GitCommit& commit) {
-  const std::string id = commit.id.substr(0, 9);
-  return commit.name.starts_with(id) ? id : commit.name + " (" + id + ")";
-}
-
-}  // namespace
 
 bool open_revisions(const std::string& range, GateSide& base, GateSide& head,
                     Host& host, Diagnostics& diags) {

@@ -3,7 +3,10 @@
 #include "core/plan.h"
 
 #include <algorithm>
+#include <functional>
+#include <iterator>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -41,7 +44,7 @@ PlannerRequest planner_request(const Options& options) {
   request.forbidden = options.plan.forbidden;
   request.why_not = options.plan.why_not;
   request.keep = options.plan.keep;
-  request.shapes = static_cast<size_t>(options.plan.top);
+  request.shapes = to_size(options.plan.top);
   if (options.sweep.objective == Objective::Memory &&
       options.gives("objective")) {
     request.objective = PlanObjective::Memory;
@@ -74,14 +77,12 @@ std::vector<PlanFlag> all_flags(const Options& options,
   if (const auto& axes = planning_of_best(planned).axes; !axes.empty()) {
     flags.push_back({"axes", joined_of(axes, ",", &AxisName::text)});
   }
-  for (PlanFlag& flag :
-       flags_of(planned.question->space, planned.shown.front().plan.point)) {
-    flags.push_back(std::move(flag));
-  }
-  flags.push_back({"batch", std::to_string(*memory.batch)});
-  flags.push_back({"seq", std::to_string(*memory.seq)});
-  flags.push_back(
-      {"optimizer", std::string(optimizer_name(memory.state.optimizer))});
+  append(flags,
+         flags_of(planned.question->space, planned.shown.front().plan.point));
+  append(flags,
+         {{"batch", std::to_string(*memory.batch)},
+          {"seq", std::to_string(*memory.seq)},
+          {"optimizer", std::string(optimizer_name(memory.state.optimizer))}});
   for (const std::string& what : planned.question->request.offloads) {
     flags.push_back({"offload", what});
   }
@@ -95,9 +96,8 @@ PlanPoint shrunk(PlanPoint point) {
   constexpr int64_t kMaxSimulatedDevices = 32;
   point.of(PlanAxis::Stages) = 1;
   const auto devices = [&] {
-    int64_t product = 1;
-    for (const int64_t size : point.sizes) product *= size;
-    return product;
+    return std::accumulate(std::begin(point.sizes), std::end(point.sizes),
+                           int64_t{1}, std::multiplies<>());
   };
   while (devices() > kMaxSimulatedDevices) {
     int64_t& longest = *std::ranges::max_element(point.sizes);
@@ -200,8 +200,6 @@ Exit plan_server(Context& context) {
       plan_serving(request, context.host, context.diags, context.progress);
   if (!planned) return Exit::CouldNotRun;
   Report report;
-  report.command = "plan";
-  report.diagnostics = &context.diags;
   add_serving_plan(*planned, options.plan.top, report);
   const bool serves =
       !planned->layouts.empty() && planned->layouts.front().is_good();
@@ -211,8 +209,7 @@ Exit plan_server(Context& context) {
     add_given_flags(options, flags);
     if (!hand_over(context, flags, report)) return Exit::CouldNotRun;
   }
-  const Exit exit = finish(context, std::move(report));
-  return serves || exit != Exit::Fine ? exit : Exit::Findings;
+  return finish(context, std::move(report), !serves);
 }
 
 }  // namespace
@@ -229,18 +226,11 @@ Exit run_plan(Context& context) {
                     context.diags, context.progress);
   if (!planned) return Exit::CouldNotRun;
   Report report;
-  report.command = "plan";
-  report.diagnostics = &context.diags;
   add_plan(*planned, report);
-  if (!planned->winner) {
-    const Exit exit = finish(context, std::move(report));
-    return exit == Exit::Fine ? Exit::Findings : exit;
-  }
+  if (!planned->winner) return finish(context, std::move(report), true);
   if (context.options.plan.verify) verify(context, *planned, report);
   if (const auto& path = context.options.plan.write_rules) {
-    const std::string& rules = planned->winner->rules;
-    if (!write_file(context, *path,
-                    [&](const TextSink& sink) { return sink(rules); })) {
+    if (!write_file(context, *path, planned->winner->rules)) {
       return Exit::CouldNotRun;
     }
     report.notes.push_back("wrote rules, mesh and views to " +
@@ -255,21 +245,15 @@ Exit run_plan(Context& context) {
   return finish(context, std::move(report));
 }
 
-const std::vector<Flag>& plan_flags() {
-  static const std::vector<Flag> kFlags = {
+std::vector<Flag> plan_flags() {
+  return {
       {"fix-mesh", Takes::Text, "AXES", "Inputs",
        "plan for this mesh: dp=8,fsdp=4,tp=2, major to minor", "plan",
-       [](auto& s, auto& o, auto&) {
-         o.plan.fixed_mesh =
-             std::make_shared<SourceFile>("--fix-mesh", s.value);
-       },
-       false, false},
+       [](auto& s, auto& o, auto&) { o.plan.fixed_mesh = source_of(s); }, false,
+       false},
       {"why-not", Takes::Text, "MESH|NAME=SPEC|RULES", "Inputs",
        "why this mesh, spec or rules file is not the plan; may repeat", "plan",
-       [](auto& s, auto& o, auto&) {
-         o.plan.why_not.push_back(
-             std::make_shared<SourceFile>("--why-not", s.value));
-       },
+       [](auto& s, auto& o, auto&) { o.plan.why_not.push_back(source_of(s)); },
        true, false},
       {"keep", Takes::File, "RULES", "Inputs",
        "compare with the best plan under these rules; may repeat", "plan",
@@ -280,8 +264,7 @@ const std::vector<Flag>& plan_flags() {
        "repeat",
        "plan",
        [](auto& s, auto& o, auto&) {
-         o.plan.forbidden.push_back(
-             std::make_shared<SourceFile>("--forbid", s.value));
+         o.plan.forbidden.push_back(source_of(s));
        },
        true, false},
       {"max-ttft", Takes::Text, "SECONDS", "Memory",
@@ -310,7 +293,6 @@ const std::vector<Flag>& plan_flags() {
        [](auto& s, auto& o, auto&) { o.plan.write_config = path_of(s); }, false,
        false},
   };
-  return kFlags;
 }
 
 }  // namespace shardplan::cli

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The report of `plan` for training, and what it shares with that for serving.
 #include "cli/commands/plan/plan_tables.h"
 
 #include <algorithm>
@@ -12,6 +13,7 @@
 #include "base/text.h"
 #include "base/words.h"
 #include "cli/commands/workload/step.h"
+#include "cli/output.h"
 #include "core/plan.h"
 #include "search/plan_search.h"
 
@@ -66,23 +68,6 @@ std::string way_text(const PlanSpace& space, const PlanPoint& point) {
   return joined(parts, ", ");
 }
 
-Cell step_cell(const PlanCost& cost) {
-  if (!cost.timed) return {};
-  return DurationBracket{cost.step.lower, cost.step.estimate, cost.step.upper};
-}
-
-std::vector<Column> program_columns() {
-  std::vector<Column> columns;
-  for (const char* name :
-       {"rank", "tie", "mesh", "views", "remat", "microbatches", "zero",
-        "stages", "stage_layers", "schedule", "sequence_axes", "memory_bracket",
-        "step_time", "tokens_per_second", "mfu", "limited_by", "rules"}) {
-    columns.push_back(left(name));
-  }
-  for (const char* name : kServingKeys) columns.push_back(left(name));
-  return columns;
-}
-
 std::string sequence_axes(const PlanPoint& point) {
   std::string axes = point.of(PlanAxis::Sequence) > 1 ? "sp" : "";
   if (point.tokens_over_tensor) axes += axes.empty() ? "tp" : ",tp";
@@ -106,42 +91,40 @@ const PlanCost& best_cost(const PlannedTraining& planned) {
   return planned.shown.front().plan.cost;
 }
 
-Row program_row(const PlannedTraining& planned, size_t i) {
-  const ShownPlan& shown = planned.shown[i];
-  const auto& [point, cost] = shown.plan;
-  const PlanSpace& space = planned.question->space;
-  const double best = best_cost(planned).step.estimate;
-  Row row = {Count{static_cast<int64_t>(i) + 1},
-             YesNo{cost.step.estimate <= best * (1 + kTie)},
-             MeshCell{Mesh(mesh_of(point).axes())},
-             views_cell(point),
-             space.remats[point.remat],
-             Count{point.microbatches},
-             Count{point.zero},
-             Count{point.of(PlanAxis::Stages)},
-             layers_text(space, point),
-             schedule_text(point),
-             sequence_axes(point),
-             ByteBracket{cost.least_memory, cost.memory, cost.most_memory},
-             step_cell(cost),
-             Ratio{cost.tokens_per_second},
-             Ratio{cost.mfu},
-             cost.limited_by,
-             shown.rules};
-  row.resize(row.size() + kServingKeys.size());
-  return row;
+NamedCells cells_of(const PlanSpace& space, const PricedPlan& plan,
+                    const std::string& rules) {
+  const auto& [point, cost] = plan;
+  NamedCells cells = {
+      {"mesh", MeshCell{Mesh(mesh_of(point).axes())}},
+      {"views", views_cell(point)},
+      {"remat", space.remats.at(point.remat)},
+      {"microbatches", Count{point.microbatches}},
+      {"zero", Count{point.zero}},
+      {"stages", Count{point.of(PlanAxis::Stages)}},
+      {"stage_layers", layers_text(space, point)},
+      {"schedule", schedule_text(point)},
+      {"sequence_axes", sequence_axes(point)},
+      {"memory_bracket",
+       ByteBracket{cost.least_memory, cost.memory, cost.most_memory}},
+      {"step_time", cost.timed ? Cell(duration_bracket(cost.step)) : Cell()},
+      {"tokens_per_second", Ratio{cost.tokens_per_second}},
+      {"mfu", Ratio{cost.mfu}},
+      {"limited_by", cost.limited_by},
+      {"rules", rules}};
+  for (const char* key : kServingKeys) cells.emplace_back(key, Cell());
+  return cells;
 }
 
 void add_plan_tables(const PlannedTraining& planned, Report& report) {
   const PlanSpace& space = planned.question->space;
   const double best = best_cost(planned).step.estimate;
   std::vector<Row> rows;
-  std::vector<Row> for_programs;
+  std::vector<NamedCells> plans;
   const auto limit = planned.winner->answer.fit.usable;
   for (size_t r = 0; r < planned.shown.size(); ++r) {
     const ShownPlan& shown = planned.shown[r];
     const auto& [point, cost] = shown.plan;
-    const bool tie = r > 0 && cost.step.estimate <= best * (1 + kTie);
+    const bool tie = cost.step.estimate <= best * (1 + kTie);
     std::string mesh = axes_text(mesh_of(point).axes());
     if (const std::string views = views_text(point); !views.empty()) {
       mesh += " " + views;
@@ -151,30 +134,24 @@ void add_plan_tables(const PlannedTraining& planned, Report& report) {
     if (shown.question != nullptr) {
       way = "with " + in_backticks(shown.rules) + ": " + way;
     }
-    rows.push_back({std::to_string(r + 1) + (tie ? " tie" : ""), mesh,
-                    Duration{cost.step.estimate},
+    rows.push_back({rank_text(r, tie), mesh, Duration{cost.step.estimate},
                     Count{std::llround(cost.tokens_per_second)},
                     Percent{cost.mfu}, ByteSize{cost.most_memory},
                     limit ? Cell(ByteSize{*limit - cost.most_memory}) : Cell(),
                     Prose{way}});
-    for_programs.push_back(program_row(planned, r));
+    plans.push_back(
+        ranked_cells(r, tie, cells_of(space, shown.plan, shown.rules)));
   }
-  Table people = {"best_plans",
-                  "Best plan of each shape",
-                  {left("rank", ""),
-                   {"mesh", "mesh", Align::Left, true},
-                   right("step_time", "step"),
-                   right("tokens_per_second", "tokens/s"),
-                   right("mfu", "MFU"),
-                   right("upper", "max memory"),
-                   right("headroom", "free"),
-                   {"way", "", Align::Left, false, true}},
-                  rows_of(std::move(rows)),
-                  Audience::People};
-  report.tables.push_back(std::move(people));
-  report.tables.push_back({"plans", "Plans", program_columns(),
-                           rows_of(std::move(for_programs)),
-                           Audience::Programs});
+  report.tables.push_back(
+      {"best_plans",
+       "Best plan of each shape",
+       {left("rank", ""), elastic("mesh"), right("step_time", "step"),
+        right("tokens_per_second", "tokens/s"), right("mfu", "MFU"),
+        right("upper", "max memory"), right("headroom", "free"),
+        below("way", "")},
+       rows_of(std::move(rows)),
+       Audience::People});
+  report.tables.push_back(plans_table(plans));
 }
 
 // Returns the points that no other point beats in both memory and time.
@@ -213,15 +190,13 @@ void add_frontier(const PlannedTraining& planned, Report& report) {
                     axes_text(mesh_of(point).axes()), Count{point.microbatches},
                     planned.question->space.remats[point.remat]});
   }
-  report.tables.push_back({"memory_and_time",
-                           "Memory versus step time, of the priced plans",
-                           {right("memory", "max memory"),
-                            right("value", "step"),
-                            {"mesh", "mesh", Align::Left, true},
-                            right("microbatches"),
-                            left("remat")},
-                           rows_of(std::move(rows)),
-                           Audience::People});
+  report.tables.push_back(
+      {"memory_and_time",
+       "Memory versus step time, of the priced plans",
+       {right("memory", "max memory"), right("value", "step"), elastic("mesh"),
+        right("microbatches"), left("remat")},
+       rows_of(std::move(rows)),
+       Audience::People});
   report.tables.push_back(
       {"frontier",
        "Frontier",
@@ -259,21 +234,19 @@ void add_rejected(const PlanAnswer& answer, Report& report) {
   add(answer.worse, "cannot beat the plan");
   add(answer.skipped, "not examined: the search ended");
   std::vector<Row> rows;
+  std::vector<Row> for_people;
   for (const RejectedPlans& each : all) {
-    rows.push_back({Prose{reason_of(each)}, Count{each.count},
-                    axes_text(mesh_of(each.example).axes())});
+    const Prose reason{reason_of(each)};
+    const Count count{each.count};
+    rows.push_back({reason, count, axes_text(mesh_of(each.example).axes())});
+    if (rows.size() <= kRejectedForPeople)
+      for_people.push_back({count, reason});
   }
-  std::vector<Row> few(rows.begin(),
-                       rows.begin() + static_cast<ptrdiff_t>(std::min(
-                                          rows.size(), kRejectedForPeople)));
-  report.tables.push_back(
-      {"why_others_are_not",
-       "Why other plans were rejected",
-       {right("count", "plans"), {"reason", "reason", Align::Left, true}},
-       [few](const RowSink& sink) {
-         for (const Row& row : few) sink(Row{row[1], row[0]});
-       },
-       Audience::People});
+  report.tables.push_back({"why_others_are_not",
+                           "Why other plans were rejected",
+                           {right("count", "plans"), elastic("reason")},
+                           rows_of(std::move(for_people)),
+                           Audience::People});
   report.tables.push_back({"rejected",
                            "Rejected",
                            {left("reason"), left("count"), left("example")},
@@ -302,12 +275,12 @@ std::string growth_text(const PlanCost& rival, const PlanCost& plan) {
   std::string part;
   double most = 0;
   for (const auto& [name, seconds] : rival.parts) {
-    double of_plan = 0;
+    double growth = seconds;
     for (const auto& [other, its] : plan.parts) {
-      if (other == name) of_plan = its;
+      if (other == name) growth = seconds - its;
     }
-    if (seconds - of_plan <= most) continue;
-    most = seconds - of_plan;
+    if (growth <= most) continue;
+    most = growth;
     part = name;
   }
   return part.empty()
@@ -350,14 +323,6 @@ void add_why_not(const PlannedTraining& planned, Report& report) {
   add_why_not_rows(std::move(rows), report);
 }
 
-int64_t rejected_for(const PlanAnswer& answer, bool illegal) {
-  int64_t count = 0;
-  for (const RejectedPlans& each : answer.rejected) {
-    if ((each.verdict == PlanVerdict::Illegal) == illegal) count += each.count;
-  }
-  return count;
-}
-
 void add_summary(const PlannedTraining& planned, const PlannerRequest& request,
                  Report& report) {
   const PlanAnswer& answer = planned.answer;
@@ -365,40 +330,25 @@ void add_summary(const PlannedTraining& planned, const PlannerRequest& request,
     report.summary.emplace_back(key, std::move(cell));
   };
   add("objective",
-      std::string(request.objective == PlanObjective::Memory ? "memory"
-                                                             : "step-time"));
+      request.objective == PlanObjective::Memory ? "memory" : "step-time");
   const bool found = planned.winner.has_value();
-  const PricedPlan none;
-  const PricedPlan& best = found ? planned.shown.front().plan : none;
-  const PlanSpace& space = planned.question->space;
+  const PricedPlan best = found ? planned.shown.front().plan : PricedPlan();
   const double value = objective_of(request.objective, best.cost);
-  const auto of_best = [&](auto cell) { return found ? Cell(cell) : Cell(); };
-  add("value", of_best(Ratio{value}));
   const double bound = std::min(answer.lower_bound, value);
-  add("lower_bound", of_best(Ratio{bound}));
-  add("gap", of_best(Ratio{(value - bound) / value}));
-  add("mesh", of_best(MeshCell{Mesh(mesh_of(best.point).axes())}));
-  add("views", of_best(views_cell(best.point)));
-  add("remat", of_best(planned.question->space.remats.at(best.point.remat)));
-  add("microbatches", of_best(Count{best.point.microbatches}));
-  add("zero", of_best(Count{best.point.zero}));
-  add("stages", of_best(Count{best.point.of(PlanAxis::Stages)}));
-  add("stage_layers", of_best(layers_text(space, best.point)));
-  add("schedule", of_best(schedule_text(best.point)));
-  add("sequence_axes", of_best(sequence_axes(best.point)));
-  add("memory_bracket",
-      of_best(ByteBracket{best.cost.least_memory, best.cost.memory,
-                          best.cost.most_memory}));
-  add("step_time", found ? step_cell(best.cost) : Cell());
-  add("tokens_per_second", of_best(Ratio{best.cost.tokens_per_second}));
-  add("mfu", of_best(Ratio{best.cost.mfu}));
-  add("limited_by", of_best(best.cost.limited_by));
-  for (const char* key : kServingKeys) add(key, Cell());
+  add("value", found ? Cell(Ratio{value}) : Cell());
+  add("lower_bound", found ? Cell(Ratio{bound}) : Cell());
+  add("gap", found ? Cell(Ratio{(value - bound) / value}) : Cell());
+  add_best(cells_of(planned.question->space, best, ""), found, report);
+  int64_t illegal = 0;
+  int64_t unfit = 0;
+  for (const RejectedPlans& each : answer.rejected) {
+    (each.verdict == PlanVerdict::Illegal ? illegal : unfit) += each.count;
+  }
   add("considered", Count{answer.considered});
-  add("illegal", Count{rejected_for(answer, true)});
-  add("unfit", Count{rejected_for(answer, false)});
-  add("priced", Count{static_cast<int64_t>(answer.priced.size())});
-  add("fits", found ? Cell(YesNo{true}) : Cell(YesNo{false}));
+  add("illegal", Count{illegal});
+  add("unfit", Count{unfit});
+  add("priced", Count{std::ssize(answer.priced)});
+  add("fits", YesNo{found});
   add("fingerprint",
       found ? Cell(fingerprint(planned.winner->session.model.manifest,
                                planned.winner->session.plan))
@@ -411,8 +361,7 @@ std::string gap_text(const PlannedTraining& planned,
   const double value = objective_of(request.objective, best_cost(planned));
   const double gap = (value - answer.lower_bound) / value;
   std::string text = count_text(answer.considered) + " plans considered, " +
-                     count_text(static_cast<int64_t>(answer.priced.size())) +
-                     " priced";
+                     count_text(std::ssize(answer.priced)) + " priced";
   if (gap <= 0) return text + "; no other plan is better";
   return text +
          fmt::format("; no other plan is more than {:.1f} % better", 100 * gap);
@@ -420,26 +369,45 @@ std::string gap_text(const PlannedTraining& planned,
 
 }  // namespace
 
+std::string rank_text(size_t rank, bool tie) {
+  return std::to_string(rank + 1) + (tie && rank > 0 ? " tie" : "");
+}
+
+NamedCells ranked_cells(size_t rank, bool tie, NamedCells cells) {
+  NamedCells all = {{"rank", Count{static_cast<int64_t>(rank) + 1}},
+                    {"tie", YesNo{tie}}};
+  append(all, std::move(cells));
+  return all;
+}
+
+Table plans_table(const std::vector<NamedCells>& plans) {
+  std::vector<Column> columns;
+  for (const auto& named : plans.front()) columns.push_back(left(named.first));
+  std::vector<Row> rows;
+  for (const NamedCells& plan : plans) {
+    Row& row = rows.emplace_back();
+    for (const auto& named : plan) row.push_back(named.second);
+  }
+  return {"plans", "Plans", std::move(columns), rows_of(std::move(rows)),
+          Audience::Programs};
+}
+
+void add_best(const NamedCells& best, bool found, Report& report) {
+  for (const auto& [key, cell] : best) {
+    if (std::string_view(key) == "rules") continue;
+    report.summary.emplace_back(key, found ? cell : Cell());
+  }
+}
+
 void add_why_not_rows(std::vector<Row> rows, Report& report) {
-  const auto shared = std::make_shared<const std::vector<Row>>(rows);
-  report.tables.push_back({"why_not",
-                           "Why not",
-                           {left("candidate"),
-                            left("verdict"),
-                            {"reason", "", Align::Left, false, true},
-                            left("value")},
-                           rows_of(std::move(rows)),
-                           Audience::Programs});
-  report.tables.push_back({"why_not_these",
-                           "Why not",
-                           {left("candidate"),
-                            left("verdict"),
-                            {"reason", "", Align::Left, false, true}},
-                           [shared](const RowSink& sink) {
-                             for (const Row& row : *shared)
-                               sink(Row{row[0], row[1], row[2]});
-                           },
-                           Audience::People});
+  std::vector<Column> columns = {left("candidate"), left("verdict"),
+                                 below("reason", ""), left("value")};
+  report.tables.push_back(
+      {"why_not", "Why not", columns, rows_of(rows), Audience::Programs});
+  columns.pop_back();
+  for (Row& row : rows) row.pop_back();
+  report.tables.push_back({"why_not_these", "Why not", std::move(columns),
+                           rows_of(std::move(rows)), Audience::People});
 }
 
 Plot memory_and_time(const PlannedTraining& planned) {
@@ -464,13 +432,12 @@ void add_plan(const PlannedTraining& planned, Report& report) {
   const PlannerRequest& request = planned.question->request;
   const PlanAnswer& answer = planned.answer;
   add_summary(planned, request, report);
-  std::string what = request.planning.model + " on " +
-                     count_text(planned.question->space.devices) +
-                     " devices of " + *request.memory.hardware + ", " +
-                     plural(planned.question->space.batch, "sequence") +
-                     " of " + count_text(planned.question->space.seq) +
-                     " tokens per step";
-  report.headline.push_back(what);
+  const PlanSpace& space = planned.question->space;
+  report.headline.push_back(request.planning.model + " on " +
+                            count_text(space.devices) + " devices of " +
+                            *request.memory.hardware + ", " +
+                            plural(space.batch, "sequence") + " of " +
+                            count_text(space.seq) + " tokens per step");
   if (const auto& assumed = planned.question->assumed; !assumed.empty()) {
     report.notes.push_back("assumed: " + joined(assumed, ", "));
   }
@@ -503,8 +470,7 @@ void add_plan(const PlannedTraining& planned, Report& report) {
         cost.timed
             ? "the smallest plan needs up to " + bytes_text(cost.most_memory) +
                   ", with " +
-                  flags_text(flags_of(planned.question->space,
-                                      planned.smallest->point))
+                  flags_text(flags_of(space, planned.smallest->point))
             : "weights, gradients and optimizer state alone need at least " +
                   bytes_text(cost.most_memory) + " per device");
   }
@@ -516,9 +482,8 @@ void add_plan(const PlannedTraining& planned, Report& report) {
   if (planned.with_more) {
     report.closing.push_back(
         count_text(planned.more_devices) + " devices are enough, with " +
-        flags_text(
-            flags_of(planned.question->space, planned.with_more->point)) +
-        ": up to " + bytes_text(planned.with_more->cost.most_memory));
+        flags_text(flags_of(space, planned.with_more->point)) + ": up to " +
+        bytes_text(planned.with_more->cost.most_memory));
   }
 }
 

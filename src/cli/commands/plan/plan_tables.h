@@ -3,7 +3,9 @@
 #pragma once
 
 #include <array>
-#include <cstdint>
+#include <cstddef>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "report/report.h"
@@ -20,6 +22,18 @@ inline constexpr double kTie = 0.10;
 inline constexpr std::array kServingKeys = {
     "expert_parallel",     "dp_attention",          "concurrency",
     "time_to_first_token", "time_per_output_token", "sequences"};
+
+// A plan for programs: all keys of training plans, then those of serving plans.
+using NamedCells = std::vector<std::pair<const char*, Cell>>;
+
+// Returns "2 tie" for the second plan (rank 1) if it is as good as the first.
+std::string rank_text(size_t rank, bool tie);
+// Returns a plan's cells after those of its rank.
+NamedCells ranked_cells(size_t rank, bool tie, NamedCells cells);
+// REQUIRES: there are plans.
+Table plans_table(const std::vector<NamedCells>& plans);
+// Adds the best plan to the summary; nulls if none is `found`.
+void add_best(const NamedCells& best, bool found, Report& report);
 
 // Adds the tables of --why-not, for programs and for people. A row has the
 // candidate, its verdict, the reason, and a value or nothing.

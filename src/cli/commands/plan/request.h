@@ -11,8 +11,6 @@
 
 namespace shardplan::cli {
 
-struct Flag;
-
 struct PlanCommandRequest {
   SourcePtr fixed_mesh;                     // --fix-mesh
   std::vector<SourcePtr> why_not;           // --why-not
@@ -25,7 +23,5 @@ struct PlanCommandRequest {
   std::optional<std::string> write_rules;   // --write-rules
   std::optional<std::string> write_config;  // --write-config
 };
-
-const std::vector<Flag>& plan_flags();
 
 }  // namespace shardplan::cli

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The report of `plan` for serving.
 #include "cli/commands/plan/serving_tables.h"
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 #include "base/text.h"
 #include "base/words.h"
 #include "cli/commands/plan/plan_tables.h"
+#include "cli/commands/workload/step.h"
 
 namespace shardplan::cli {
 namespace {
@@ -45,10 +47,6 @@ std::string way_text(const ServingPlan& plan) {
   return joined(parts, ", ");
 }
 
-Cell time_cell(const Seconds& time) {
-  return DurationBracket{time.lower, time.estimate, time.upper};
-}
-
 bool has_times(const ServingPlan& plan) { return plan.tokens_per_second > 0; }
 
 std::string reason_of(const ServingPlan& plan) {
@@ -58,10 +56,7 @@ std::string reason_of(const ServingPlan& plan) {
              : "does not fit";
 }
 
-using NamedCells = std::vector<std::pair<const char*, Cell>>;
-
-// Returns the keys of a training plan, only some of which apply to serving, and
-// the keys that only serving plans have.
+// Only some keys of a training plan apply to serving.
 NamedCells cells_of(const ServingPlan& plan) {
   return {{"mesh", mesh_cell(plan)},
           {"views", Cell()},
@@ -81,8 +76,8 @@ NamedCells cells_of(const ServingPlan& plan) {
           {kServingKeys[0], YesNo{plan.mesh.expert_parallel}},
           {kServingKeys[1], YesNo{plan.mesh.dp_attention}},
           {kServingKeys[2], Count{plan.requests}},
-          {kServingKeys[3], time_cell(plan.first_token)},
-          {kServingKeys[4], time_cell(plan.next_token)},
+          {kServingKeys[3], duration_bracket(plan.first_token)},
+          {kServingKeys[4], duration_bracket(plan.next_token)},
           {kServingKeys[5], Count{plan.sequences}}};
 }
 
@@ -101,16 +96,13 @@ void add_summary(const PlannedServing& planned, Report& report) {
   const auto add = [&](const char* key, Cell cell) {
     report.summary.emplace_back(key, std::move(cell));
   };
-  add("objective", std::string("tokens-per-second"));
+  add("objective", "tokens-per-second");
   // Every layout was evaluated, so the best value is also the bound.
   const Cell value = best ? Cell(Ratio{best->tokens_per_second}) : Cell();
   add("value", value);
   add("lower_bound", value);
   add("gap", best ? Cell(Ratio{0}) : Cell());
-  for (auto& [key, cell] : cells_of(best ? *best : ServingPlan())) {
-    if (std::string_view(key) == "rules") continue;
-    add(key, best ? std::move(cell) : Cell());
-  }
+  add_best(cells_of(best ? *best : ServingPlan()), best != nullptr, report);
   add("considered", Count{planned.considered});
   const auto count = [&](auto is) {
     return Count{std::ranges::count_if(planned.layouts, is)};
@@ -130,40 +122,30 @@ void add_summary(const PlannedServing& planned, Report& report) {
 void add_plans(const PlannedServing& planned, int64_t top, Report& report) {
   const auto good = good_ones(planned);
   std::vector<Row> people;
-  std::vector<Row> programs;
+  std::vector<NamedCells> plans;
   for (size_t i = 0; i < good.size() && std::ssize(people) < top; ++i) {
     const ServingPlan& plan = *good[i];
     const bool tie =
         plan.tokens_per_second * (1 + kTie) >= good.front()->tokens_per_second;
     people.push_back(
-        {std::to_string(i + 1) + (tie && i > 0 ? " tie" : ""),
-         mesh_text(plan.mesh), Count{std::llround(plan.tokens_per_second)},
+        {rank_text(i, tie), mesh_text(plan.mesh),
+         Count{std::llround(plan.tokens_per_second)},
          Duration{plan.first_token.estimate},
          Duration{plan.next_token.estimate}, Count{plan.requests},
          ByteSize{plan.weights},
          Prose{way_text(plan) + "; limited by " + plan.limited_by}});
-    Row row = {Count{static_cast<int64_t>(i) + 1}, YesNo{tie}};
-    for (auto& named : cells_of(plan)) row.push_back(std::move(named.second));
-    programs.push_back(std::move(row));
+    plans.push_back(ranked_cells(i, tie, cells_of(plan)));
   }
-  report.tables.push_back({"best_servers",
-                           "Best number of requests for each layout",
-                           {left("rank", ""),
-                            {"mesh", "mesh", Align::Left, true},
-                            right("tokens_per_second", "tokens/s"),
-                            right("first", "first token"),
-                            right("next", "per token"),
-                            right("requests"),
-                            right("weights"),
-                            {"way", "", Align::Left, false, true}},
-                           rows_of(std::move(people)),
-                           Audience::People});
-  std::vector<Column> named = {left("rank"), left("tie")};
-  for (const auto& cell : cells_of(ServingPlan())) {
-    named.push_back(left(cell.first));
-  }
-  report.tables.push_back({"plans", "Plans", std::move(named),
-                           rows_of(std::move(programs)), Audience::Programs});
+  report.tables.push_back(
+      {"best_servers",
+       "Best number of requests for each layout",
+       {left("rank", ""), elastic("mesh"),
+        right("tokens_per_second", "tokens/s"), right("first", "first token"),
+        right("next", "per token"), right("requests"), right("weights"),
+        below("way", "")},
+       rows_of(std::move(people)),
+       Audience::People});
+  report.tables.push_back(plans_table(plans));
 }
 
 void add_rejected(const PlannedServing& planned, Report& report) {
@@ -182,12 +164,11 @@ void add_rejected(const PlannedServing& planned, Report& report) {
     programs.push_back({Prose{reason}, Count{of.first}, example});
   }
   if (!people.empty()) {
-    report.tables.push_back(
-        {"why_others_are_not",
-         "Why other layouts were rejected",
-         {right("count", "layouts"), {"reason", "reason", Align::Left, true}},
-         rows_of(std::move(people)),
-         Audience::People});
+    report.tables.push_back({"why_others_are_not",
+                             "Why other layouts were rejected",
+                             {right("count", "layouts"), elastic("reason")},
+                             rows_of(std::move(people)),
+                             Audience::People});
   }
   report.tables.push_back({"rejected",
                            "Rejected",
@@ -201,30 +182,25 @@ void add_why_not(const PlannedServing& planned, Report& report) {
   const auto good = good_ones(planned);
   std::vector<Row> rows;
   for (const ServingPlan& plan : planned.why_not) {
-    std::string verdict = "worse";
+    std::string verdict = plan.verdict == PlanVerdict::Illegal ? "illegal"
+                          : plan.verdict == PlanVerdict::Fits  ? "worse"
+                                                               : "unfit";
     std::string text;
-    Cell value;
     if (!plan.is_good()) {
-      const bool illegal = plan.verdict == PlanVerdict::Illegal;
-      verdict = illegal                             ? "illegal"
-                : plan.verdict == PlanVerdict::Fits ? "worse"
-                                                    : "unfit";
       text = reason_of(plan);
-      if (has_times(plan)) value = Ratio{plan.tokens_per_second};
+    } else if (good.front()->mesh == plan.mesh) {
+      verdict = "chosen";
+      text = "this is the plan";
     } else {
-      value = Ratio{plan.tokens_per_second};
       const double best = good.front()->tokens_per_second;
-      if (good.front()->mesh == plan.mesh) {
-        verdict = "chosen";
-        text = "this is the plan";
-      } else {
-        text = fmt::format("{:.1f} % fewer tokens per second; ",
-                           100 * (1 - plan.tokens_per_second / best)) +
-               way_text(plan) + "; limited by " + plan.limited_by;
-      }
+      text = fmt::format("{:.1f} % fewer tokens per second; ",
+                         100 * (1 - plan.tokens_per_second / best)) +
+             way_text(plan) + "; limited by " + plan.limited_by;
     }
-    rows.push_back(
-        {mesh_text(plan.mesh), verdict, Prose{text}, std::move(value)});
+    rows.push_back({mesh_text(plan.mesh), verdict, Prose{text},
+                    plan.is_good() || has_times(plan)
+                        ? Cell(Ratio{plan.tokens_per_second})
+                        : Cell()});
   }
   add_why_not_rows(std::move(rows), report);
 }
@@ -253,12 +229,8 @@ void add_serving_plan(const PlannedServing& planned, int64_t top,
     add_plans(planned, top, report);
     const ServingPlan& best = *good.front();
     report.notes.push_back(
-        "time to first token " + seconds_text(best.first_token.estimate) +
-        " (" + seconds_text(best.first_token.lower) + " to " +
-        seconds_text(best.first_token.upper) + "), time per output token " +
-        seconds_text(best.next_token.estimate) + " (" +
-        seconds_text(best.next_token.lower) + " to " +
-        seconds_text(best.next_token.upper) + ")");
+        "time to first token " + range_text(best.first_token) +
+        ", time per output token " + range_text(best.next_token));
   }
   add_why_not(planned, report);
   add_rejected(planned, report);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+// Writes a plan as a command line and as a configuration.
 #include "cli/commands/plan/written_plan.h"
 
 #include <algorithm>
-#include <map>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -17,16 +18,10 @@
 namespace shardplan::cli {
 namespace {
 
-// Returns whether `c` is a letter or a digit.
-bool is_word(char c) {
-  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') ||
-         (c >= 'A' && c <= 'Z');
-}
-
 // Returns whether the text has only letters, digits and these marks.
 bool is_plain(std::string_view text, std::string_view marks) {
   return !text.empty() && std::ranges::all_of(text, [&](char c) {
-    return is_word(c) || marks.find(c) != std::string_view::npos;
+    return is_letter(c) || is_digit(c) || contains(marks, c);
   });
 }
 
@@ -77,15 +72,13 @@ std::string seen_from(const std::string& from, const std::string& path,
   }
   std::string seen;
   for (size_t i = shared; i + 1 < here.size(); ++i) seen += "../";
-  for (size_t i = shared; i < there.size(); ++i) {
-    seen += there[i] + (i + 1 < there.size() ? "/" : "");
-  }
-  return seen;
+  return seen + joined(std::span(there).subspan(shared), "/");
 }
 
 // Quotes a text that YAML might not read as that text.
 std::string in_yaml(const std::string& text) {
-  if (is_plain(text, "=:,./_-") && is_word(text.front()) &&
+  if (is_plain(text, "=:,./_-") &&
+      (is_letter(text.front()) || is_digit(text.front())) &&
       !text.ends_with(':')) {
     return text;
   }
@@ -106,13 +99,11 @@ std::string config_text(const std::string& path, const std::string& model,
   text +=
       "targets:\n  plan:\n    model: " + in_yaml(seen_from(path, model, host)) +
       "\n";
-  std::vector<std::string_view> names;
+  std::vector<std::string> names;
   for (const PlanFlag& flag : flags) {
-    if (!contains(names, std::string_view(flag.name))) {
-      names.push_back(flag.name);
-    }
+    if (!contains(names, flag.name)) names.push_back(flag.name);
   }
-  for (const std::string_view name : names) {
+  for (const std::string& name : names) {
     const Flag& known = *find_flag(name);
     std::vector<std::string> values;
     for (const PlanFlag& flag : flags) {
@@ -124,7 +115,7 @@ std::string config_text(const std::string& path, const std::string& model,
                                  : in_yaml(flag.value));
     }
     text +=
-        "    " + std::string(name) + ": " +
+        "    " + name + ": " +
         (known.repeats ? "[" + joined(values, ", ") + "]" : values.front()) +
         "\n";
   }
@@ -139,15 +130,13 @@ void add_given_flags(const Options& options, std::vector<PlanFlag>& flags) {
       "devices rules remat microbatches mode jobs max-memory config "
       "isolated";
   const std::vector<PlanFlag> own = flags;
-  for (const GivenFlag& given : options.given) {
-    const std::string_view name = given.name;
+  for (const auto& [name, value] : options.given) {
     const Flag& flag = *find_flag(name);
-    const bool counts =
-        (flag.group == "Inputs" || flag.group == "Memory") &&
+    if ((flag.group == "Inputs" || flag.group == "Memory") &&
         is_accepted_by(flag, "analyze") && !has_word(kAnswered, name) &&
-        std::ranges::none_of(
-            own, [&](const PlanFlag& each) { return each.name == name; });
-    if (counts) flags.push_back({std::string(name), given.value});
+        find_named(own, name) == nullptr) {
+      flags.push_back({std::string(name), value});
+    }
   }
 }
 
@@ -164,10 +153,9 @@ bool hand_over(Context& context, const std::vector<PlanFlag>& flags,
         .help("write the model to a file instead of standard input");
     return false;
   }
-  const std::string text =
-      config_text(*path, model, flags, options.config, context.host);
-  if (!write_file(context, *path,
-                  [&](const TextSink& sink) { return sink(text); })) {
+  if (!write_file(
+          context, *path,
+          config_text(*path, model, flags, options.config, context.host))) {
     return false;
   }
   report.notes.push_back("wrote the target `plan` to " + in_backticks(*path) +

@@ -77,40 +77,6 @@ IntegerAt integer_reader(DType dtype) {
   }
 }
 
-}  // namespace
-
-std::optional<ExpectedOutputs> read_expected(const std::string& path,
-                                             Host& host, Diagnostics& diags) {
-  auto manifest = load_manifest(path, host, diags);
-  if (!manifest) return std::nullopt;
-  auto numbers = open_weights(path, *manifest, host, diags);
-  if (!numbers) return std::nullopt;
-  return ExpectedOutputs{path, *std::move(manifest), *std::move(numbers)};
-}
-
-InputIds recorded_ids(const ExpectedOutputs& expected) {
-  for (size_t i = 0; i < expected.manifest.size(); ++i) {
-    const StoredTensor& tensor = expected.numbers[i];
-    if (expected.manifest.name(i) != "input_ids" || tensor.shape.size() != 2 ||
-        (tensor.dtype != DType::I64 && tensor.dtype != DType::I32)) {
-      continue;
-    }
-    const IntegerAt at = integer_reader(tensor.dtype);
-    InputIds ids;
-    int64_t next = 0;
-    for (int64_t row = 0; row < tensor.shape[0]; ++row) {
-      std::vector<int64_t>& sequence = ids.emplace_back();
-      for (int64_t column = 0; column < tensor.shape[1]; ++column) {
-        sequence.push_back(at(tensor.data, next++));
-      }
-    }
-    return ids;
-  }
-  return {};
-}
-
-namespace {
-
 // Returns the tensor of that name, or the only tensor of the file.
 std::optional<size_t> tensor_of(const ExpectedOutputs& file,
                                 const std::string& name, Diagnostics& diags) {
@@ -340,6 +306,36 @@ bool fit_the_field(const Graph& graph, const std::vector<GivenInput>& given,
 }
 
 }  // namespace
+
+std::optional<ExpectedOutputs> read_expected(const std::string& path,
+                                             Host& host, Diagnostics& diags) {
+  auto manifest = load_manifest(path, host, diags);
+  if (!manifest) return std::nullopt;
+  auto numbers = open_weights(path, *manifest, host, diags);
+  if (!numbers) return std::nullopt;
+  return ExpectedOutputs{path, *std::move(manifest), *std::move(numbers)};
+}
+
+InputIds recorded_ids(const ExpectedOutputs& expected) {
+  for (size_t i = 0; i < expected.manifest.size(); ++i) {
+    const StoredTensor& tensor = expected.numbers[i];
+    if (expected.manifest.name(i) != "input_ids" || tensor.shape.size() != 2 ||
+        (tensor.dtype != DType::I64 && tensor.dtype != DType::I32)) {
+      continue;
+    }
+    const IntegerAt at = integer_reader(tensor.dtype);
+    InputIds ids;
+    int64_t next = 0;
+    for (int64_t row = 0; row < tensor.shape[0]; ++row) {
+      std::vector<int64_t>& sequence = ids.emplace_back();
+      for (int64_t column = 0; column < tensor.shape[1]; ++column) {
+        sequence.push_back(at(tensor.data, next++));
+      }
+    }
+    return ids;
+  }
+  return {};
+}
 
 Tensor load(const GivenInput& input, Element element) {
   return input.stored ? load(*input.stored, element)

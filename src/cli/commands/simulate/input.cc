@@ -123,50 +123,6 @@ std::string allowed_text(const std::optional<int64_t>& max_memory) {
              : graph_size_text(kUnknown) + " is the largest size supported";
 }
 
-}  // namespace
-
-double least_bytes_held(const Graph& graph, bool exact) {
-  Counter counter(graph, exact);
-  Int128 most = 0;
-  for (const NodeId n : graph.nodes.ids()) {
-    most = std::max(most, counter.next(n));
-  }
-  return static_cast<double>(most);
-}
-
-bool fits_memory(const Graph& graph, bool exact,
-                 const std::optional<int64_t>& max_memory, Diagnostics& diags) {
-  const int64_t limit = has_limit() ? memory_left() : kUnknown;
-  Counter counter(graph, exact);
-  for (const NodeId n : graph.nodes.ids()) {
-    const Int128 total = counter.next(n);
-    if (total <= limit) continue;
-    ValueId largest = graph.nodes[n].result;
-    for (const ValueId v : graph.values.ids()) {
-      if (counter.bytes(v, n) > counter.bytes(largest, n)) largest = v;
-    }
-    const Value& value = graph.values[largest];
-    const Value& made = graph.values[graph.nodes[n].result];
-    diags
-        .error(Code::MemoryBudget,
-               value.where ? value.where : graph.nodes[n].where,
-               "the graph is too large to run: computing " +
-                   in_backticks(made.name) + " takes at least " +
-                   graph_size_text(total))
-        .fact(in_backticks(value.name) + " is " + shape_text(value.shape) +
-              ", which takes " + graph_size_text(counter.bytes(largest, n)))
-        .fact(allowed_text(max_memory))
-        .help(
-            "smaller `--tokens` or `--dims`, or `--shrink`, keep the same "
-            "structure")
-        .help("`--max-memory SIZE` sets the limit");
-    return false;
-  }
-  return true;
-}
-
-namespace {
-
 // Returns the parameters whose spec the graph contains.
 std::vector<const DescribedValue*> placed_by_graph(
     const GraphDescription& description) {
@@ -206,7 +162,8 @@ std::optional<RuleSet> rules_of(Context& context, const Manifest& manifest,
   const PlanRequest& planning = context.options.planning;
   RuleSet rules;
   if (!planning.rules.empty() || planning.pattern != nullptr) {
-    auto given = read_given_rules(planning, context.host, context.diags);
+    Manifest none;
+    auto given = read_given_rules(planning, none, context.host, context.diags);
     if (!given) return std::nullopt;
     rules = *std::move(given);
   }
@@ -469,6 +426,46 @@ std::optional<PlacedPass> read_family_model(Context& context,
 }
 
 }  // namespace
+
+double least_bytes_held(const Graph& graph, bool exact) {
+  Counter counter(graph, exact);
+  Int128 most = 0;
+  for (const NodeId n : graph.nodes.ids()) {
+    most = std::max(most, counter.next(n));
+  }
+  return static_cast<double>(most);
+}
+
+bool fits_memory(const Graph& graph, bool exact,
+                 const std::optional<int64_t>& max_memory, Diagnostics& diags) {
+  const int64_t limit = has_limit() ? memory_left() : kUnknown;
+  Counter counter(graph, exact);
+  for (const NodeId n : graph.nodes.ids()) {
+    const Int128 total = counter.next(n);
+    if (total <= limit) continue;
+    ValueId largest = graph.nodes[n].result;
+    for (const ValueId v : graph.values.ids()) {
+      if (counter.bytes(v, n) > counter.bytes(largest, n)) largest = v;
+    }
+    const Value& value = graph.values[largest];
+    const Value& made = graph.values[graph.nodes[n].result];
+    diags
+        .error(Code::MemoryBudget,
+               value.where ? value.where : graph.nodes[n].where,
+               "the graph is too large to run: computing " +
+                   in_backticks(made.name) + " takes at least " +
+                   graph_size_text(total))
+        .fact(in_backticks(value.name) + " is " + shape_text(value.shape) +
+              ", which takes " + graph_size_text(counter.bytes(largest, n)))
+        .fact(allowed_text(max_memory))
+        .help(
+            "smaller `--tokens` or `--dims`, or `--shrink`, keep the same "
+            "structure")
+        .help("`--max-memory SIZE` sets the limit");
+    return false;
+  }
+  return true;
+}
 
 std::optional<SimulateInput> read_simulation(Context& context) {
   const Options& options = context.options;

@@ -81,35 +81,6 @@ InputIds from_file(const std::string& path, Host& host, Diagnostics& diags) {
   return ids;
 }
 
-}  // namespace
-
-bool is_written_out(const std::string& text) {
-  return text.find_first_not_of("0123456789,; -") == std::string::npos;
-}
-
-InputIds read_input_ids(const std::string& written, Host& host,
-                        Diagnostics& diags) {
-  const int64_t errors = diags.count(Severity::Error);
-  InputIds ids = is_written_out(written) ? from_text(written, diags)
-                                         : from_file(written, host, diags);
-  if (diags.count(Severity::Error) > errors) return {};
-  if (ids.empty() || ids.front().empty()) {
-    diags.error(Code::Usage, {}, "--input-ids gives no tokens");
-    return {};
-  }
-  for (const std::vector<int64_t>& row : ids) {
-    if (row.size() == ids.front().size()) continue;
-    diags.error(Code::Usage, {}, "sequences of --input-ids differ in length")
-        .fact("the first has " + plural(std::ssize(ids.front()), "token") +
-              ", another " + plural(std::ssize(row), "token"))
-        .help("a batch is rectangular: truncate or pad the sequences");
-    return {};
-  }
-  return ids;
-}
-
-namespace {
-
 constexpr int64_t kDefaultBatch = 2;
 constexpr int64_t kDefaultLength = 16;
 
@@ -135,20 +106,6 @@ int64_t shards_of(std::string_view token, const RuleSet* rules,
 int64_t multiple(int64_t unit, int64_t least) {
   return (least + unit - 1) / unit * unit;
 }
-
-}  // namespace
-
-ForwardPass default_pass(Mode mode, const RuleSet* rules, const Mesh& mesh) {
-  ForwardPass pass;
-  pass.batch =
-      multiple(shards_of("__BATCH__", rules, mesh, mode), kDefaultBatch);
-  const int64_t parts = shards_of("__LENGTH__", rules, mesh, mode);
-  pass.length = multiple(parts, kDefaultLength);
-  if (!mesh.views().empty()) pass.token_groups = parts;
-  return pass;
-}
-
-namespace {
 
 // Returns the sizes of the run; empty if the flags contradict one another.
 // Default sizes give every device a part of the batch.
@@ -315,6 +272,41 @@ std::optional<Opened> open(Context& context, Model model,
 }
 
 }  // namespace
+
+bool is_written_out(const std::string& text) {
+  return text.find_first_not_of("0123456789,; -") == std::string::npos;
+}
+
+InputIds read_input_ids(const std::string& written, Host& host,
+                        Diagnostics& diags) {
+  const int64_t errors = diags.count(Severity::Error);
+  InputIds ids = is_written_out(written) ? from_text(written, diags)
+                                         : from_file(written, host, diags);
+  if (diags.count(Severity::Error) > errors) return {};
+  if (ids.empty() || ids.front().empty()) {
+    diags.error(Code::Usage, {}, "--input-ids gives no tokens");
+    return {};
+  }
+  for (const std::vector<int64_t>& row : ids) {
+    if (row.size() == ids.front().size()) continue;
+    diags.error(Code::Usage, {}, "sequences of --input-ids differ in length")
+        .fact("the first has " + plural(std::ssize(ids.front()), "token") +
+              ", another " + plural(std::ssize(row), "token"))
+        .help("a batch is rectangular: truncate or pad the sequences");
+    return {};
+  }
+  return ids;
+}
+
+ForwardPass default_pass(Mode mode, const RuleSet* rules, const Mesh& mesh) {
+  ForwardPass pass;
+  pass.batch =
+      multiple(shards_of("__BATCH__", rules, mesh, mode), kDefaultBatch);
+  const int64_t parts = shards_of("__LENGTH__", rules, mesh, mode);
+  pass.length = multiple(parts, kDefaultLength);
+  if (!mesh.views().empty()) pass.token_groups = parts;
+  return pass;
+}
 
 std::optional<StoredTensors> weights_of(const Context& context,
                                         const Manifest& manifest) {

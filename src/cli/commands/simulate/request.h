@@ -4,11 +4,9 @@
 
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
-#include "base/diagnostic.h"
 #include "core/mesh.h"
 #include "core/rules.h"
 #include "graph/elementwise.h"
@@ -17,10 +15,6 @@
 #include "spmd/program.h"
 
 namespace shardplan::cli {
-
-struct Flag;
-struct Options;
-struct Setting;
 
 // --input NAME=FILE
 struct InputFile {
@@ -57,12 +51,5 @@ struct SimulateRequest {
   std::optional<std::string> expect;  // --expect
   std::vector<std::string> vary;      // --vary: axes, or "algorithm"
 };
-
-// All flags of `simulate` except --algorithm, which is also a flag of
-// `explain`.
-const std::vector<Flag>& simulate_flags();
-// Reports an answer and a plot that are written to the same file (SP010).
-void validate_simulate(std::span<const Setting> given, const Options& options,
-                       Diagnostics& diags);
 
 }  // namespace shardplan::cli

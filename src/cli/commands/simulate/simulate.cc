@@ -105,59 +105,6 @@ Simulation judged_run(Context& context, const SimulateInput& input,
   return outcome;
 }
 
-}  // namespace
-
-std::optional<CheckedRun> checked_run(Context& context) {
-  const std::optional<SimulateInput> input = read_simulation(context);
-  if (!input) return std::nullopt;
-  const auto values = simulation_values(context, *input);
-  if (!values) return std::nullopt;
-  const Program program = partition(input->graph, input->placed.mesh,
-                                    input->placed.wanted, input->how);
-  const Simulation outcome = judged_run(context, *input, *values, program);
-  return CheckedRun{verdict_of(outcome), verdict_line(*input, outcome)};
-}
-
-Exit run_simulate(Context& context) {
-  const std::optional<SimulateInput> input = read_simulation(context);
-  if (!input || !can_run_as(context, *input) ||
-      !has_errors_to_show(context, *input)) {
-    return Exit::CouldNotRun;
-  }
-  const auto values = simulation_values(context, *input);
-  if (!values) return Exit::CouldNotRun;
-  context.progress.stage("partitioning");
-  const Program program = partition(input->graph, input->placed.mesh,
-                                    input->placed.wanted, input->how);
-  announce_cost(context, *input, program);
-  const Simulation outcome = judged_run(context, *input, *values, program);
-  std::vector<ExpectedError> expected;
-  if (input->expected) {
-    const ExpectedOutputs& recorded = *input->expected;
-    auto errors =
-        compare_expected(input->graph,
-                         {outcome.exact_unsharded, outcome.exact_sharded,
-                          outcome.unsharded, outcome.sharded},
-                         recorded.manifest, recorded.numbers, context.diags);
-    if (!errors) return Exit::CouldNotRun;
-    expected = *std::move(errors);
-    // The recorded outputs do not determine the result in lower precision.
-    if (!context.options.simulate.storage) {
-      lint(RecordedInput{input->graph, expected, recorded.path}, context.diags);
-    }
-  }
-  const auto variants = run_variants(context, *input, program, outcome);
-  if (!variants) return Exit::CouldNotRun;
-  if (context.options.plot &&
-      !write_plot(context, error_plot(input->graph, *variants))) {
-    return Exit::CouldNotRun;
-  }
-  return finish(context,
-                simulate_report(context, *input, program, *variants, expected));
-}
-
-namespace {
-
 constexpr int64_t kMaxLayers = 100'000;
 // Numbers of sequences and of tokens per sequence, far more than can be run.
 constexpr int64_t kMaxTokens = int64_t{1} << 30U;
@@ -343,15 +290,61 @@ std::vector<Flag> how_and_what_for() {
 
 }  // namespace
 
-const std::vector<Flag>& simulate_flags() {
-  static const std::vector<Flag> kFlags = [] {
-    std::vector<Flag> all = what_is_run();
-    for (const auto& more : {what_numbers(), how_and_what_for()}) {
-      all.insert(all.end(), more.begin(), more.end());
+std::optional<CheckedRun> checked_run(Context& context) {
+  const std::optional<SimulateInput> input = read_simulation(context);
+  if (!input) return std::nullopt;
+  const auto values = simulation_values(context, *input);
+  if (!values) return std::nullopt;
+  const Program program = partition(input->graph, input->placed.mesh,
+                                    input->placed.wanted, input->how);
+  const Simulation outcome = judged_run(context, *input, *values, program);
+  return CheckedRun{verdict_of(outcome), verdict_line(*input, outcome)};
+}
+
+Exit run_simulate(Context& context) {
+  const std::optional<SimulateInput> input = read_simulation(context);
+  if (!input || !can_run_as(context, *input) ||
+      !has_errors_to_show(context, *input)) {
+    return Exit::CouldNotRun;
+  }
+  const auto values = simulation_values(context, *input);
+  if (!values) return Exit::CouldNotRun;
+  context.progress.stage("partitioning");
+  const Program program = partition(input->graph, input->placed.mesh,
+                                    input->placed.wanted, input->how);
+  announce_cost(context, *input, program);
+  const Simulation outcome = judged_run(context, *input, *values, program);
+  std::vector<ExpectedError> expected;
+  if (input->expected) {
+    const ExpectedOutputs& recorded = *input->expected;
+    auto errors =
+        compare_expected(input->graph,
+                         {outcome.exact_unsharded, outcome.exact_sharded,
+                          outcome.unsharded, outcome.sharded},
+                         recorded.manifest, recorded.numbers, context.diags);
+    if (!errors) return Exit::CouldNotRun;
+    expected = *std::move(errors);
+    // The recorded outputs do not determine the result in lower precision.
+    if (!context.options.simulate.storage) {
+      lint(RecordedInput{input->graph, expected, recorded.path}, context.diags);
     }
-    return all;
-  }();
-  return kFlags;
+  }
+  const auto variants = run_variants(context, *input, program, outcome);
+  if (!variants) return Exit::CouldNotRun;
+  if (context.options.plot &&
+      !write_plot(context, error_plot(input->graph, *variants))) {
+    return Exit::CouldNotRun;
+  }
+  return finish(context,
+                simulate_report(context, *input, program, *variants, expected));
+}
+
+std::vector<Flag> simulate_flags() {
+  std::vector<Flag> all = what_is_run();
+  for (const auto& more : {what_numbers(), how_and_what_for()}) {
+    all.insert(all.end(), more.begin(), more.end());
+  }
+  return all;
 }
 
 void validate_simulate(std::span<const Setting> /*given*/,

@@ -108,61 +108,6 @@ bool check_over(const AxisNames& over, Diagnostics& diags) {
   return true;
 }
 
-}  // namespace
-
-std::optional<std::vector<SlicedMesh>> sweep_meshes(const SweepRequest& sweep,
-                                                    const PlanRequest& planning,
-                                                    const RuleSet& rules,
-                                                    Diagnostics& diags) {
-  std::vector<SlicedMesh> meshes;
-  if (!sweep.over.empty()) {
-    if (planning.mesh != nullptr) {
-      return diags
-          .error(Code::Usage, {}, "both `--mesh` and `--over` are given")
-          .help("give either the meshes or the axes to build them from");
-    }
-    // Memory per device does not depend on the slices that a topology names.
-    if (planning.slices && !planning.topology) {
-      return diags
-          .error(Code::Usage, {}, "both `--slices` and `--over` are given")
-          .help(
-              "leave `--slices` out: memory per device does not depend on "
-              "slices");
-    }
-    if (!check_over(sweep.over, diags) || !add_over(sweep, meshes, diags)) {
-      return std::nullopt;
-    }
-    return meshes;
-  }
-  if (planning.mesh != nullptr) {
-    for (const std::string& text : split_list(planning.mesh->text(), ';')) {
-      for (const std::string& mesh : listed_meshes(text)) {
-        if (!add_written(sweep, planning, mesh, meshes, diags)) {
-          return std::nullopt;
-        }
-        if (meshes.size() <= kMaxMeshes) continue;
-        return diags.error(Code::Usage, {},
-                           "`--mesh` expands to more than " +
-                               count_text(static_cast<int64_t>(kMaxMeshes)) +
-                               " meshes");
-      }
-    }
-    return meshes;
-  }
-  if (!rules.mesh) {
-    return diags.error(Code::InvalidMesh, {}, "no mesh was given")
-        .help(
-            "add `--mesh \"fsdp=8,tp=4;fsdp=16,tp=2\"`, or `--devices 8,16 "
-            "--over fsdp,tp`");
-  }
-  auto mesh = mesh_of_rules(rules, planning, diags);
-  if (!mesh) return std::nullopt;
-  meshes.push_back(*std::move(mesh));
-  return meshes;
-}
-
-namespace {
-
 // One view's name, and the texts of its sizes.
 struct ListedView {
   std::string name;
@@ -222,6 +167,57 @@ std::vector<std::vector<SourcePtr>> view_combinations(
 }
 
 }  // namespace
+
+std::optional<std::vector<SlicedMesh>> sweep_meshes(const SweepRequest& sweep,
+                                                    const PlanRequest& planning,
+                                                    const RuleSet& rules,
+                                                    Diagnostics& diags) {
+  std::vector<SlicedMesh> meshes;
+  if (!sweep.over.empty()) {
+    if (planning.mesh != nullptr) {
+      return diags
+          .error(Code::Usage, {}, "both `--mesh` and `--over` are given")
+          .help("give either the meshes or the axes to build them from");
+    }
+    // Memory per device does not depend on the slices that a topology names.
+    if (planning.slices && !planning.topology) {
+      return diags
+          .error(Code::Usage, {}, "both `--slices` and `--over` are given")
+          .help(
+              "leave `--slices` out: memory per device does not depend on "
+              "slices");
+    }
+    if (!check_over(sweep.over, diags) || !add_over(sweep, meshes, diags)) {
+      return std::nullopt;
+    }
+    return meshes;
+  }
+  if (planning.mesh != nullptr) {
+    for (const std::string& text : split_list(planning.mesh->text(), ';')) {
+      for (const std::string& mesh : listed_meshes(text)) {
+        if (!add_written(sweep, planning, mesh, meshes, diags)) {
+          return std::nullopt;
+        }
+        if (meshes.size() <= kMaxMeshes) continue;
+        return diags.error(Code::Usage, {},
+                           "`--mesh` expands to more than " +
+                               count_text(static_cast<int64_t>(kMaxMeshes)) +
+                               " meshes");
+      }
+    }
+    return meshes;
+  }
+  if (!rules.mesh) {
+    return diags.error(Code::InvalidMesh, {}, "no mesh was given")
+        .help(
+            "add `--mesh \"fsdp=8,tp=4;fsdp=16,tp=2\"`, or `--devices 8,16 "
+            "--over fsdp,tp`");
+  }
+  auto mesh = mesh_of_rules(rules, planning, diags);
+  if (!mesh) return std::nullopt;
+  meshes.push_back(*std::move(mesh));
+  return meshes;
+}
 
 std::optional<ViewedMeshes> with_views(const std::vector<SlicedMesh>& meshes,
                                        const PlanRequest& planning,
@@ -330,8 +326,8 @@ std::optional<std::vector<Device>> sweep_devices(const SweepRequest& sweep,
   return devices;
 }
 
-const std::vector<Flag>& sweep_flags() {
-  static const std::vector<Flag> kFlags = {
+std::vector<Flag> sweep_flags() {
+  return {
       {"over", Takes::Text, "A,B", "Inputs",
        "split --devices over these axes in every way", "sweep plan",
        [](auto& s, auto& o, auto& d) { o.sweep.over = axes_of(s, d); }},
@@ -348,7 +344,6 @@ const std::vector<Flag>& sweep_flags() {
                                          kObjectiveNames.end());
        }},
   };
-  return kFlags;
 }
 
 }  // namespace shardplan::cli

@@ -20,8 +20,6 @@
 
 namespace shardplan::cli {
 
-struct Flag;
-
 // Lists for flags that other commands accept with one value.
 struct SweepRequest {
   AxisNames over;                           // --over
@@ -33,9 +31,6 @@ struct SweepRequest {
   std::vector<std::string> hardware;        // --hardware
   Objective objective = Objective::Memory;  // --objective
 };
-
-// Returns --over. The lists come from flags that other commands also accept.
-const std::vector<Flag>& sweep_flags();
 
 // Returns the meshes of `--mesh "A;B"`, with slices if they are known; or the
 // meshes that --over and --devices produce; or that of the rules. Each mesh

@@ -9,7 +9,6 @@
 
 #include "base/text.h"
 #include "base/words.h"
-#include "cli/commands/workload/request.h"
 #include "cli/flag_values.h"
 #include "cli/options.h"
 
@@ -22,16 +21,11 @@ constexpr std::string_view kDecided = "check analyze sweep diff";
 constexpr int64_t kMaxTiles = 1'000'000;
 
 std::vector<std::string> attention_names() { return {"flash", "scores"}; }
-std::vector<std::string> framework_names() { return all_names(frameworks()); }
-std::vector<std::string> recipe_names() { return all_names(fp8_recipes()); }
-std::vector<std::string> update_choices() {
-  const auto names = update_names();
-  return {names.begin(), names.end()};
-}
-std::vector<std::string> hide_names() {
-  return {std::begin(kHideNames), std::end(kHideNames)};
-}
 std::vector<std::string> kernel_names() { return {"any", "fused", "eager"}; }
+
+bool tries_lists(const std::string& command) {
+  return command == "sweep" || command == "plan";
+}
 
 // Splits policies at commas: `none,custom:context=device,query_proj=offload`. A
 // policy may itself contain a list of names, so a part that is not a policy
@@ -62,23 +56,14 @@ void set_remat(const Setting& s, Options& o, Diagnostics& d) {
             "custom:NAME=offload,NAME=offload`");
     return;
   }
-  // Commands that try several policies accept a list.
-  std::vector<std::string> texts = {s.value};
-  if (tries_lists(o.command)) texts = listed_policies(s.value);
-  o.sweep.remat.clear();
-  for (const std::string& text : texts) {
+  for (const std::string& text : tries_lists(o.command)
+                                     ? listed_policies(s.value)
+                                     : std::vector{s.value}) {
     const auto remat = read_remat(text, d);
     if (!remat) return;
     o.sweep.remat.push_back(*remat);
   }
   o.workload.step.remat = o.sweep.remat.front();
-}
-
-void offload_activations(const Setting& s, const std::string& policy,
-                         Options& o, Diagnostics& d) {
-  Setting remat = s;
-  remat.value = policy;
-  set_remat(remat, o, d);
 }
 
 // Reads `optimizer`, `optimizer:paged`, `weights`, `activations` or
@@ -93,41 +78,38 @@ void set_offload(const Setting& s, Options& o, Diagnostics& d) {
   } else if (s.value == "weights") {
     offload.weights = true;
   } else if (s.value == kActivations) {
-    offload_activations(s, "offload_activations", o, d);
+    set_remat(with_value(s, "offload_activations"), o, d);
   } else if (s.value.starts_with(std::string(kActivations) + ":")) {
     const std::string name = s.value.substr(kActivations.size() + 1);
-    offload_activations(s, "custom:" + name + "=offload", o, d);
+    set_remat(with_value(s, "custom:" + name + "=offload"), o, d);
   } else {
-    d.error(Code::Usage, s.where,
-            title_of(s) +
-                " must be `optimizer`, `optimizer:paged`, `weights`, "
-                "`activations` or `activations:NAME`, not " +
-                in_backticks(s.value));
+    must_be(s,
+            "`optimizer`, `optimizer:paged`, `weights`, `activations` or "
+            "`activations:NAME`",
+            d);
   }
 }
 
 // Reads `1f1b`, `gpipe`, `interleaved:4` or `interleaved:4:8`.
 void set_schedule(const Setting& s, Options& o, Diagnostics& d) {
   StepOptions& step = o.workload.step;
-  o.workload.given = true;
   constexpr std::string_view kInterleaved = "interleaved:";
   if (s.value == "1f1b") {
     step.schedule = PipelineSchedule::OneForwardOneBackward;
   } else if (s.value == "gpipe") {
     step.schedule = PipelineSchedule::AllForward;
   } else if (s.value.starts_with(kInterleaved)) {
-    Setting chunks = s;
-    chunks.value = s.value.substr(kInterleaved.size());
+    std::string_view group = s.value;
+    group.remove_prefix(kInterleaved.size());
+    const bool has_group = contains(group, ':');
+    const std::string_view chunks = next_part(group, ':');
     step.schedule = PipelineSchedule::Interleaved;
     step.group = 0;
-    if (const size_t colon = chunks.value.find(':');
-        colon != std::string::npos) {
-      Setting group = s;
-      group.value = chunks.value.substr(colon + 1);
-      step.group = integer_of(group, 1, kMostMicrobatches, d).value_or(0);
-      chunks.value.resize(colon);
+    if (has_group) {
+      step.group =
+          integer_of(with_value(s, group), 1, kMostMicrobatches, d).value_or(0);
     }
-    step.chunks = integer_of(chunks, 1, 4096, d).value_or(1);
+    step.chunks = integer_of(with_value(s, chunks), 1, 4096, d).value_or(1);
   } else {
     d.error(Code::Usage, s.where,
             "unknown schedule " + in_backticks(s.value) + " in " + title_of(s))
@@ -140,20 +122,18 @@ void set_schedule(const Setting& s, Options& o, Diagnostics& d) {
 // Reads `step=1.83,peak=61GiB`.
 void set_measured(const Setting& s, Options& o, Diagnostics& d) {
   for (const std::string& part : split_list(s.value)) {
-    const size_t equals = std::min(part.find('='), part.size());
-    const std::string name = part.substr(0, equals);
-    Setting value = s;
-    value.value = part.substr(std::min(equals + 1, part.size()));
+    std::string_view rest = part;
+    const std::string_view name = next_part(rest, '=');
+    const Setting value = with_value(s, rest);
     if (name == "step" && !o.measured.seconds) {
-      const auto seconds = number_of(value, d);
-      if (!seconds) return;
-      if (*seconds <= 0) {
+      o.measured.seconds = number_of(value, d);
+      if (!o.measured.seconds) return;
+      if (*o.measured.seconds <= 0) {
         d.error(Code::Usage, s.where,
                 title_of(s) + ": the step time must be positive")
             .help("seconds, for example `step=1.83`");
         return;
       }
-      o.measured.seconds = seconds;
     } else if (name == "peak" && !o.measured.peak) {
       o.measured.peak = bytes_of(value, d);
       if (!o.measured.peak) return;
@@ -167,10 +147,21 @@ void set_measured(const Setting& s, Options& o, Diagnostics& d) {
   }
 }
 
+void set_expert_factor(const Setting& s, Options& o, Diagnostics& d) {
+  double& factor = o.workload.step.segments.expert_factor;
+  factor = number_of(s, d).value_or(1);
+  if (factor < 1) {
+    d.error(Code::Usage, s.where,
+            title_of(s) +
+                " must be at least 1: the busiest expert has no fewer tokens "
+                "than average");
+  }
+}
+
 }  // namespace
 
-const std::vector<Flag>& workload_flags() {
-  static const std::vector<Flag> kFlags = {
+std::vector<Flag> workload_flags() {
+  return {
       {"remat", Takes::Text, "POLICY", "Memory",
        "activation checkpointing: none (default), dots, block, full, or a "
        "framework's own name",
@@ -182,7 +173,6 @@ const std::vector<Flag>& workload_flags() {
       {"microbatches", Takes::Text, "N", "Memory",
        "micro-batches per step (default 1)", kCounting,
        [](auto& s, auto& o, auto& d) {
-         o.workload.given = true;
          o.sweep.microbatches =
              integers_of(s, tries_lists(o.command), 1, kMostMicrobatches, d);
          if (o.sweep.microbatches.empty()) return;
@@ -192,13 +182,8 @@ const std::vector<Flag>& workload_flags() {
        "communication that overlaps compute (default framework: weights "
        "and gradients)",
        kCounting,
-       [](auto& s, auto& o, auto&) {
-         o.workload.given = true;
-         o.workload.hide = s.value == "none"   ? Hide::Nothing
-                           : s.value == "full" ? Hide::Full
-                                               : Hide::Framework;
-       },
-       false, true, hide_names},
+       [](auto& s, auto& o, auto&) { o.workload.hide = chosen<Hide>(s); },
+       false, true, [] { return as_choices(kHideNames); }},
       {"schedule", Takes::Text, "NAME", "Memory",
        "pipeline schedule over --stages: 1f1b (default), gpipe, "
        "interleaved:N",
@@ -207,61 +192,47 @@ const std::vector<Flag>& workload_flags() {
        "attention kernel (default flash); scores stores the score matrix",
        kCounting,
        [](auto& s, auto& o, auto&) {
-         o.workload.given = true;
-         o.workload.step.segments.attention =
-             s.value == "scores" ? AttentionKind::Scores : AttentionKind::Flash;
+         o.workload.step.segments.attention = chosen<AttentionKind>(s);
        },
        false, true, attention_names},
       {"kernels", Takes::Choice, "KIND", "Memory",
        "kernels of the step (default any)", kCounting,
        [](auto& s, auto& o, auto&) {
          o.workload.kernels_given = true;
-         o.workload.step.kernels = s.value == "fused"   ? Kernels::Fused
-                                   : s.value == "eager" ? Kernels::Eager
-                                                        : Kernels::Any;
+         o.workload.step.kernels = chosen<Kernels>(s);
        },
        false, true, kernel_names},
       {"framework", Takes::Choice, "NAME", "Memory",
        "framework that runs the step (default any)", kCounting,
        [](auto& s, auto& o, auto&) {
-         o.workload.given = true;
          o.workload.step.framework = find_framework(s.value);
          o.planning.cuts_rows |= o.workload.step.framework->runs_fsdp2;
        },
-       false, true, framework_names},
+       false, true, [] { return all_names(frameworks()); }},
       {"optimizer-impl", Takes::Choice, "NAME", "Memory",
        "PyTorch optimizer implementation (default foreach with --framework "
        "torch)",
        kCounting,
        [](auto& s, auto& o, auto&) {
-         o.workload.given = true;
          o.workload.step.update = find_update(s.value);
        },
-       false, true, update_choices},
+       false, true, [] { return as_choices(update_names()); }},
       {"fp8", Takes::Choice, "RECIPE", "Memory", "FP8 recipe for layer matmuls",
        kCounting,
        [](auto& s, auto& o, auto&) {
-         o.workload.given = true;
          o.workload.step.segments.fp8 = find_fp8_recipe(s.value);
        },
-       false, true, recipe_names},
+       false, true, [] { return all_names(fp8_recipes()); }},
       {"dropout", Takes::Nothing, "", "Memory",
        "store dropout masks (default with --framework torch: by config)",
        kCounting,
-       [](auto&, auto& o, auto&) {
-         o.workload.given = true;
-         o.workload.step.drops_out = true;
-       }},
+       [](auto&, auto& o, auto&) { o.workload.step.drops_out = true; }},
       {"no-dropout", Takes::Nothing, "", "Memory",
        "no dropout, regardless of the config", kCounting,
-       [](auto&, auto& o, auto&) {
-         o.workload.given = true;
-         o.workload.step.drops_out = false;
-       }},
+       [](auto&, auto& o, auto&) { o.workload.step.drops_out = false; }},
       {"loss-tiles", Takes::Text, "N", "Memory",
        "number of chunks for logits and loss (default 1)", kCounting,
        [](auto& s, auto& o, auto& d) {
-         o.workload.given = true;
          o.workload.step.segments.loss_tiles =
              integer_of(s, 1, kMaxTiles, d).value_or(1);
        }},
@@ -271,21 +242,8 @@ const std::vector<Flag>& workload_flags() {
        "analyze", set_measured, false, false},
       {"expert-factor", Takes::Text, "F", "Memory",
        "the busiest expert's tokens divided by the average (default 1)",
-       kCounting,
-       [](auto& s, auto& o, auto& d) {
-         o.workload.given = true;
-         const double factor = number_of(s, d).value_or(1);
-         if (factor < 1) {
-           d.error(Code::Usage, s.where,
-                   title_of(s) +
-                       " must be at least 1: the busiest expert has no fewer "
-                       "tokens than average");
-           return;
-         }
-         o.workload.step.segments.expert_factor = factor;
-       }},
+       kCounting, set_expert_factor},
   };
-  return kFlags;
 }
 
 }  // namespace shardplan::cli

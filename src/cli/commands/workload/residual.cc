@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Compares a measured step with its estimate, part by part.
 #include "cli/commands/workload/residual.h"
 
 #include <algorithm>
@@ -12,6 +13,7 @@
 
 #include "base/text.h"
 #include "base/words.h"
+#include "cli/output.h"
 #include "cli/views/columns.h"
 
 namespace shardplan::cli {
@@ -44,56 +46,48 @@ std::string_view quantity_name(Quantity of) {
 }
 
 Table residual_table(const Compared& compared, bool for_people) {
-  Table table;
-  table.id = for_people ? "residual_for_people" : "residual";
-  table.title = "Measured versus estimated, by part";
-  table.audience = for_people ? Audience::People : Audience::Programs;
-  table.columns = {{"part", for_people ? "" : "part"}, right("measured"),
-                   right("lower", "at least"),         right("estimate"),
-                   right("upper", "at most"),          right("difference"),
-                   right("alone", "if alone")};
-  if (!for_people) {
-    table.columns.push_back(left("alone_in_range"));
-    table.columns.push_back(left("of"));
-  }
   std::vector<Row> rows;
   for (const auto& each : compared) {
     const Quantity of = each.first;
     const Residual& residual = each.second;
-    const auto ends = [of](const auto& of_part) {
-      return Row{amount(of, of_part.lower), amount(of, of_part.estimate),
-                 amount(of, of_part.upper)};
-    };
-    const auto add = [&](std::string part, Cell measured, const Row& numbers,
-                         std::optional<double> difference, Cell alone,
-                         Cell in_range) {
-      Row row = {std::move(part), std::move(measured)};
-      row.insert(row.end(), numbers.begin(), numbers.end());
-      row.push_back(!difference  ? Cell()
-                    : for_people ? Cell(signed_text(of, *difference))
-                                 : amount(of, *difference));
-      row.push_back(std::move(alone));
-      if (!for_people) {
-        row.push_back(std::move(in_range));
-        row.emplace_back(std::string(quantity_name(of)));
-      }
+    const auto add = [&](const std::string& part, Cell measured,
+                         const auto& ends, std::optional<double> difference,
+                         Cell alone, Cell in_range) {
+      Row row = {part,
+                 std::move(measured),
+                 amount(of, ends.lower),
+                 amount(of, ends.estimate),
+                 amount(of, ends.upper),
+                 !difference  ? Cell()
+                 : for_people ? Cell(signed_text(of, *difference))
+                              : amount(of, *difference),
+                 std::move(alone)};
+      if (!for_people) append(row, {in_range, std::string(quantity_name(of))});
       rows.push_back(std::move(row));
     };
-    add(std::string(quantity_name(of)), amount(of, residual.measured),
-        ends(residual), residual.difference(), {}, {});
+    add(std::string(quantity_name(of)), amount(of, residual.measured), residual,
+        residual.difference(), {}, {});
     for (const ResidualPart& part : residual.parts) {
       if (for_people && part.upper == 0) continue;
-      const auto alone = [&]() -> Cell {
-        if (!for_people) return part.alone ? Cell(Ratio{*part.alone}) : Cell();
-        if (!part.alone_is_in_range) return std::string("no");
-        return times_text(*part.alone);
-      };
-      add(for_people ? "  " + part.title : part.part, {}, ends(part),
-          part.share, alone(), YesNo{part.alone_is_in_range});
+      const Cell alone = !for_people ? optional_cell<Ratio>(part.alone)
+                         : part.alone_is_in_range
+                             ? Cell(times_text(*part.alone))
+                             : Cell("no");
+      add(for_people ? "  " + part.title : part.part, {}, part, part.share,
+          alone, YesNo{part.alone_is_in_range});
     }
   }
-  table.rows = rows_of(std::move(rows));
-  return table;
+  std::vector<Column> columns = {left("part", for_people ? "" : "part"),
+                                 right("measured"),
+                                 right("lower", "at least"),
+                                 right("estimate"),
+                                 right("upper", "at most"),
+                                 right("difference"),
+                                 right("alone", "if alone")};
+  if (!for_people) append(columns, {left("alone_in_range"), left("of")});
+  return {for_people ? "residual_for_people" : "residual",
+          "Measured versus estimated, by part", std::move(columns),
+          rows_of(std::move(rows)), audience_of(for_people)};
 }
 
 // Returns "measured 6.20 s, 12.5 % above the estimate of 5.51 s and within 2.46

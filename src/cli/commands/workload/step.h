@@ -15,6 +15,12 @@
 
 namespace shardplan::cli {
 
+inline DurationBracket duration_bracket(const Seconds& seconds) {
+  return {seconds.lower, seconds.estimate, seconds.upper};
+}
+// Returns "5.32 s (2.27 s to 18.2 s)".
+std::string range_text(const Seconds& seconds);
+
 // Returns `memory_bracket` and the numbers that it was computed from.
 std::vector<std::pair<std::string, Cell>> step_summary(
     const StepAnswer& answer);

@@ -6,7 +6,9 @@
 
 #include <fmt/format.h>
 
+#include "base/checked.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "cli/views/columns.h"
 
 namespace shardplan::cli {
@@ -39,44 +41,45 @@ std::string kernels_text(const RankWeights& weights) {
     const std::string name(kernel_name(*use.row));
     if (use.bytes != 0 && !contains(names, name)) names.push_back(name);
   }
-  return joined_of(names, ", ", [](const std::string& name) { return name; });
+  return joined(names, ", ");
 }
 
 std::vector<MemoryRow> memory_rows_of(const Serving& serving) {
   std::vector<MemoryRow> rows;
+  const auto add_exact = [&](std::string_view category, const char* kind,
+                             std::string title, int64_t bytes,
+                             std::string source = "") {
+    rows.push_back({std::string(category),
+                    kind,
+                    std::move(title),
+                    {bytes, bytes, bytes},
+                    std::move(source)});
+  };
   rows.push_back({"share", "share",
                   std::string(serving.engine->title) + "'s share",
                   serving.share_bytes, share_text(serving)});
   const ServedStage& stage = serving.stage();
+  const RankWeights& weights = stage.weights;
   for (size_t i = 0; i < kWeightParts; ++i) {
-    const int64_t bytes = stage.weights.bytes[i];
-    if (bytes == 0) continue;
+    if (weights.bytes[i] == 0) continue;
     const auto part = static_cast<WeightPart>(i);
-    rows.push_back(
-        {std::string(weight_part_name(part)),
-         "weights",
-         "weights: " + std::string(weight_part_title(part)),
-         {bytes, bytes, bytes},
-         part == WeightPart::Kernels ? kernels_text(stage.weights) : ""});
+    add_exact(weight_part_name(part), "weights",
+              "weights: " + std::string(weight_part_title(part)),
+              weights.bytes[i],
+              part == WeightPart::Kernels ? kernels_text(weights) : "");
   }
-  if (stage.weights.draft > 0) {
-    const int64_t bytes = stage.weights.draft;
-    rows.push_back({"draft",
-                    "weights",
-                    "weights: draft " + in_backticks(serving.draft),
-                    {bytes, bytes, bytes},
-                    ""});
+  if (weights.draft > 0) {
+    add_exact("draft", "weights",
+              "weights: draft " + in_backticks(serving.draft), weights.draft);
   }
-  const int64_t total = stage.weights.total;
-  rows.push_back({"weights", "total", "weights", {total, total, total}, ""});
+  add_exact("weights", "total", "weights", weights.total);
   for (const MemoryPart part :
        {MemoryPart::InShare, MemoryPart::Rest, MemoryPart::Before}) {
     for (const Overhead& row : serving.overheads) {
       if (row.part != part) continue;
-      rows.push_back(
-          {row.name, std::string(memory_part_name(part)),
-           row.title + std::string(kMemoryPartText[static_cast<size_t>(part)]),
-           row.bytes, row.source});
+      rows.push_back({row.name, std::string(memory_part_name(part)),
+                      row.title + std::string(nth(kMemoryPartText, part)),
+                      row.bytes, row.source});
     }
   }
   rows.push_back(
@@ -84,38 +87,23 @@ std::vector<MemoryRow> memory_rows_of(const Serving& serving) {
   return rows;
 }
 
-ColumnsOf<MemoryRow> memory_columns() {
-  return {
-      {left("category", ""), [](auto& r) { return r.category; }},
-      {left("kind", ""), [](auto& r) { return r.kind; }},
-      {right("lower", ""), [](auto& r) { return ByteSize{r.bytes.lower}; }},
-      {right("estimate", ""),
-       [](auto& r) { return ByteSize{r.bytes.estimate}; }},
-      {right("upper", ""), [](auto& r) { return ByteSize{r.bytes.upper}; }},
-      {left("source", ""), [](auto& r) { return Prose{r.source}; }},
-  };
-}
-
-ColumnsOf<MemoryRow> shown_columns() {
-  return {
-      {left("what", ""), [](auto& r) { return r.title; }},
-      {right("lower", "at least"),
-       [](auto& r) { return ByteSize{r.bytes.lower}; }},
-      {right("estimate"), [](auto& r) { return ByteSize{r.bytes.estimate}; }},
-      {right("upper", "at most"),
-       [](auto& r) { return ByteSize{r.bytes.upper}; }},
-  };
-}
-
-// Returns all rows for programs; for people, weights by part if there are
-// several parts.
-Table memory_table_of(const Serving& serving, bool shown) {
+Table memory_table_of(const Serving& serving, bool for_people) {
   std::string title = std::string(serving.engine->title) + " memory per device";
   const std::string& stage = serving.stage().label;
   if (!stage.empty()) title += ", " + stage;
-  return table_of(shown ? "engine_memory_shown" : "engine_memory",
-                  std::move(title), shown ? shown_columns() : memory_columns(),
-                  memory_rows_of(serving), audience_of(shown));
+  return table_of(
+      for_people ? "engine_memory_shown" : "engine_memory", std::move(title),
+      memory_rows_of(serving),
+      {{left("what", ""), &MemoryRow::title, for_people},
+       {left("category"), &MemoryRow::category, !for_people},
+       {left("kind"), &MemoryRow::kind, !for_people},
+       {right("lower", "at least"),
+        [](auto& r) { return ByteSize{r.bytes.lower}; }},
+       {right("estimate"), [](auto& r) { return ByteSize{r.bytes.estimate}; }},
+       {right("upper", "at most"),
+        [](auto& r) { return ByteSize{r.bytes.upper}; }},
+       {left("source"), [](auto& r) { return Prose{r.source}; }, !for_people}},
+      audience_of(for_people));
 }
 
 Table cache_table(const Serving& serving) {
@@ -142,34 +130,17 @@ Table cache_table(const Serving& serving) {
 }
 
 Table stages_of(const Serving& serving) {
-  Table table = {"engine_stages",
-                 "Pipeline stages",
-                 {{"stage", "stage", Align::Left, true},
-                  right("weights"),
-                  right("cache"),
-                  right("sequences")}};
-  table.audience =
-      serving.stages.size() > 1 ? Audience::Everyone : Audience::Programs;
-  table.rows = [&serving](const RowSink& sink) {
-    for (const ServedStage& stage : serving.stages) {
-      const auto& pool = stage.pools[1];
-      sink(Row{stage.label.empty() ? Cell() : Cell(stage.label),
-               ByteSize{stage.weights.total},
-               ByteSize{stage.available.estimate},
-               pool ? Cell(Ratio{pool->sequences}) : Cell()});
-    }
-  };
-  return table;
-}
-
-ColumnsOf<DegreeVerdict> degree_columns() {
-  return {
-      {left("of", ""), [](auto& v) { return std::string(degree_name(v.of)); }},
-      {right("degree", ""), [](auto& v) { return Count{v.degree}; }},
-      {left("legal", ""), [](auto& v) { return YesNo{v.legal}; }},
-      {left("asked", ""), [](auto& v) { return YesNo{v.asked}; }},
-      {left("reasons", ""), [](auto& v) { return Names{v.reasons}; }},
-  };
+  return table_of(
+      "engine_stages", "Pipeline stages", serving.stages,
+      {{elastic("stage"), [](auto& s) { return text_cell(s.label); }},
+       {right("weights"), [](auto& s) { return ByteSize{s.weights.total}; }},
+       {right("cache"), [](auto& s) { return ByteSize{s.available.estimate}; }},
+       {right("sequences"),
+        [](auto& s) {
+          const auto& pool = s.pools[1];
+          return pool ? Cell(Ratio{pool->sequences}) : Cell();
+        }}},
+      serving.stages.size() > 1 ? Audience::Everyone : Audience::Programs);
 }
 
 // Degrees of one kind with the same verdict and reasons, which share a row.
@@ -187,10 +158,9 @@ std::vector<ShownDegrees> shown_degrees(const Serving& serving) {
     const std::string of(degree_name(v.of));
     const std::string others =
         others_text(serving.mesh, v.of, serving.has_experts());
-    const auto like = [&](const ShownDegrees& row) {
+    const auto found = std::ranges::find_if(rows, [&](const auto& row) {
       return row.of == of && row.legal == v.legal && row.reasons == v.reasons;
-    };
-    const auto found = std::ranges::find_if(rows, like);
+    });
     if (found == rows.end()) {
       rows.push_back({of, others, {v.degree}, v.legal, v.reasons});
     } else {
@@ -201,32 +171,38 @@ std::vector<ShownDegrees> shown_degrees(const Serving& serving) {
 }
 
 Table shown_degrees_table(const Serving& serving) {
-  const ColumnsOf<ShownDegrees> columns = {
-      {left("of", ""), [](auto& d) { return d.of; }},
-      {left("legal", ""),
-       [](auto& d) { return std::string(d.legal ? "runs at" : "not at"); }},
-      {left("degrees", ""),
-       [](auto& d) {
-         const std::string text = list_text(d.degrees, d.degrees.size());
-         if (d.others.empty()) return text;
-         return text + (d.others.starts_with("without") ? " " : " with ") +
-                d.others;
-       }},
-      {{"reasons", "", Align::Left, true, true},
-       [](auto& d) { return Prose{joined(d.reasons, "; ")}; }},
-  };
-  Table table =
-      table_of("engine_degrees_shown",
-               "Degrees at which " + std::string(serving.engine->title) +
-                   " runs the model",
-               columns, shown_degrees(serving), Audience::People);
+  Column reasons = elastic("reasons", "");
+  reasons.below = true;
+  Table table = table_of(
+      "engine_degrees_shown",
+      "Degrees at which " + std::string(serving.engine->title) +
+          " runs the model",
+      shown_degrees(serving),
+      {{left("of", ""), &ShownDegrees::of},
+       {left("legal", ""),
+        [](auto& d) { return d.legal ? "runs at" : "not at"; }},
+       {left("degrees", ""),
+        [](auto& d) {
+          const std::string text = list_text(d.degrees, d.degrees.size());
+          if (d.others.empty()) return text;
+          return text + (d.others.starts_with("without") ? " " : " with ") +
+                 d.others;
+        }},
+       {reasons, [](auto& d) { return Prose{joined(d.reasons, "; ")}; }}},
+      Audience::People);
   table.show_header = false;
   return table;
 }
 
 Table degrees_table(const Serving& serving) {
-  return table_of("engine_degrees", "", degree_columns(), serving.verdicts,
-                  Audience::Programs);
+  return table_of(
+      "engine_degrees", "", serving.verdicts,
+      {{left("of"), [](auto& v) { return text_cell(degree_name(v.of)); }},
+       {left("degree"), [](auto& v) { return Count{v.degree}; }},
+       {left("legal"), [](auto& v) { return YesNo{v.legal}; }},
+       {left("asked"), [](auto& v) { return YesNo{v.asked}; }},
+       {left("reasons"), [](auto& v) { return Names{v.reasons}; }}},
+      Audience::Programs);
 }
 
 std::string tokens_line(const Serving& serving, const CachePool& pool) {
@@ -257,10 +233,9 @@ std::string waiting_line(const Serving& serving) {
 // Returns the views in which the engine shards weights differently from
 // attention.
 std::vector<MeshView> views_of(const Serving& serving) {
-  constexpr auto kOfExperts = static_cast<size_t>(WeightPart::Experts);
   const bool has_experts =
       std::ranges::any_of(serving.stages, [](const ServedStage& stage) {
-        return stage.weights.bytes[kOfExperts] > 0;
+        return nth(stage.weights.bytes, WeightPart::Experts) > 0;
       });
   return other_views(serving.layout, has_experts);
 }
