@@ -162,7 +162,8 @@ std::optional<StepLayers> by_forward_pass(const Placed& of, const Json& config,
       [](const Program&, const LayerCycle&) { return true; }, EqualLayers::Once,
       diags);
   if (!program) return std::nullopt;
-  return step_layers(forward, *program, step);
+  return step_layers(forward, *program, step,
+                     segments_of(program->program, step.segments, {}));
 }
 
 const RuleSet& shipped_rules() {

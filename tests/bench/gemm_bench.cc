@@ -4,6 +4,7 @@
 // has it.
 #include <cstdio>
 #include <cstdlib>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -108,12 +109,14 @@ void bench_size(const Size& size, const Peak& peak, bool has_numpy) {
   const std::vector<float> a(static_cast<size_t>(size.m * size.k), 1);
   const std::vector<float> b(static_cast<size_t>(size.k * size.n), 1);
   std::vector<float> c(static_cast<size_t>(size.m * size.n));
+  const MatrixProduct<float> product{
+      {a.data(), size.k, 1}, {b.data(), size.n, 1}, {c.data(), size.n, 1}};
   const std::vector<Contestant> contestants = {
       {"shardplan",
        [&] {
          for (int i = 0; i < size.repeats; ++i) {
-           gemm(size.m, size.n, size.k, {a.data(), size.k, 1},
-                {b.data(), size.n, 1}, {c.data(), size.n, 1});
+           gemm(size.m, size.n, size.k, std::span(&product, 1),
+                Arithmetic::F32);
          }
        }},
       {"registers", peak.run},

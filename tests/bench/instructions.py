@@ -456,7 +456,7 @@ def forms():
 RATIOS = [
     *((f"one model: {what}", "one model: a manifest", most)
       for what, most in (("a header", 1.5), ("a shuffled header", 1.5),
-                         ("160 shards", 1.55), ("GGUF", 1.5))),
+                         ("160 shards", 1.7), ("GGUF", 1.5))),
     ("one model: a config", "one model: a manifest of the config", 1.5),
     *((f"one model: {what}", "one model: seven rules", most)
       for what, most in (("a catch-all", 1.5),

@@ -119,13 +119,14 @@ void bench_simulate() {
       {"one dense product, BLIS, 1 thread",
        timed(0,
              [&] {
-               gemm_by_blis(2 * kTokens, kMlp, kEmbed, dense,
+               gemm_by_blis(2 * kTokens, kMlp, kEmbed, dense, Arithmetic::F32,
                             usable_kernels().back());
              })},
       {"one dense product", timed(1,
                                   [&] {
                                     gemm(2 * kTokens, kMlp, kEmbed,
-                                         std::span(&dense, 1), threads);
+                                         std::span(&dense, 1), Arithmetic::F32,
+                                         threads);
                                   })},
       {"simulated, tp=8", timed(2, [&] { run(megatron); })},
       {"simulated, fsdp=2,tp=4", timed(3, [&] { run(mixed); })}};

@@ -212,12 +212,6 @@ TEST_CASE("the commands of one group stand together") {
   }
 }
 
-TEST_CASE("arguments are written as they are typed") {
-  CHECK(arguments_text(find_command("diff")->arguments) == "BEFORE AFTER");
-  CHECK(arguments_text(find_command("list")->arguments) == "[TOPIC] [NAME]");
-  CHECK(arguments_text(find_command("inspect")->arguments) == "MODEL");
-}
-
 using shardplan::testing::MemoryHost;
 
 TEST_CASE("the status line comes after half a second and is erased") {

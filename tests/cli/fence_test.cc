@@ -128,9 +128,9 @@ std::vector<Place> places() {
        {"arch.yaml", "architecture: tiny\nlike: other\nmodel_types: [tiny]\n"}},
       "other.yaml", "config.json");
   like.settings = "architecture: arch.yaml\n";
-  rules("io/load.cc", "a dump in a folder of rules", {},
+  rules("io/load_rules.cc", "a dump in a folder of rules", {},
         "d/named_shardings.json", "d");
-  rules("io/load.cc", "an orbax item in a folder of rules",
+  rules("io/load_rules.cc", "an orbax item in a folder of rules",
         {{"d/_METADATA", orbax_metadata(true)}}, "d/_sharding", "d");
   target("io/orbax/checkpoint.cc", "the newest step", {}, "d/7/_METADATA", "d");
   target("io/orbax/manifest.cc", "shardings beside metadata",
@@ -327,7 +327,8 @@ TEST_CASE("the table has every place of the sources") {
       {"io/gguf/gguf.cc", 2},  // parts, a folder's file
       {"io/hf_config/manifest.cc", 1},
       {"io/levanter/rules.cc", 1},
-      {"io/load.cc", 10},
+      {"io/load.cc", 5},
+      {"io/load_rules.cc", 2},
       {"io/maxtext/config.cc", 3},
       {"io/maxtext/dump.cc", 1},
       {"io/orbax/checkpoint.cc", 3},

@@ -8,8 +8,6 @@
 
 #include "cli/args.h"
 #include "cli/commands.h"
-#include "cli/commands/explain.h"
-#include "cli/commands/simulate/request.h"
 #include "cli/flag_values.h"
 #include "cli/options.h"
 #include "comm/collective.h"
@@ -407,8 +405,7 @@ TEST_CASE("simulate's flags become options") {
         "1,2");
   CHECK(simulate_flags_applied("expect", "e.safetensors", diags)
             .simulate.expect == "dir/e.safetensors");
-  CHECK(simulate_flags_applied("plot", "e.svg", diags).plot ==
-        "dir/e.svg");
+  CHECK(simulate_flags_applied("plot", "e.svg", diags).plot == "dir/e.svg");
   CHECK(simulate_flags_applied("vary", "tp", diags).simulate.vary ==
         std::vector<std::string>{"tp"});
   CHECK(diags.all().empty());

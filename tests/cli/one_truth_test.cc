@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
-#include <initializer_list>
 #include <map>
 #include <optional>
 #include <random>
@@ -22,6 +21,7 @@
 #include "base/allocation.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
+#include "core/plan.h"
 #include "tests/support/hf_config.h"
 #include "tests/support/memory_host.h"
 #include "tests/support/property.h"

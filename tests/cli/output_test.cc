@@ -28,9 +28,9 @@ struct Run {
   Exit finish(std::vector<Code> codes = {}) {
     for (Code code : codes) diags.report(code, {}, "about " + code_id(code));
     Progress progress(host, false);
+    options.command = "check";
     Context context = {options, host, diags, progress};
     Report report;
-    report.command = "check";
     report.notes = {"the answer"};
     report.diagnostics_are_the_answer = is_answer;
     return cli::finish(context, std::move(report));

@@ -13,6 +13,7 @@
 
 #include "cli/commands.h"
 #include "cli/flags.h"
+#include "core/plan.h"
 #include "tests/support/hf_config.h"
 #include "tests/support/memory_host.h"
 #include "tests/support/property.h"

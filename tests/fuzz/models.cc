@@ -215,7 +215,7 @@ FUZZ_TARGET(stablehlo) {
       "module", std::string(fuzz::text_of(data, size)));
   testing::MemoryHost host;
   Diagnostics diags;
-  const auto manifest = kStableHlo.read({"module", "", source}, host, diags);
+  const auto manifest = kStableHlo.read({"module", source}, host, diags);
   fuzz::require(manifest.has_value() || diags.has_errors(),
                 "a refusal has a reason");
   diags = {};

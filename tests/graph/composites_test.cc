@@ -253,6 +253,8 @@ TEST_CASE("composites that do not fit are refused with the shapes") {
         "SP015 g:3:12 `dim` is not a dimension of []");
   CHECK(wrong("{op: softmax, in: x, out: y, dim: 0.5}") ==
         "SP015 g:3:12 `dim` is not a dimension of [2, 3]");
+  CHECK(wrong("{op: softmax, in: [x, x], out: y, dim: 5}") ==
+        "SP015 g:3:12 [2, 3] has no dimension 5");
   CHECK(wrong("{op: softmax, in: [x, x], out: y}") ==
         "SP015 g:3:12 the sinks of a softmax over [2, 3] have shape [2, 3]");
   CHECK(wrong("{op: rms_norm, in: s, out: y}") ==

@@ -88,13 +88,15 @@ struct Mixer {
   }
 };
 
-void multiply(int64_t m, int64_t n, int64_t k, Matrix<const float> a,
-              Matrix<const float> b, Matrix<float> c, Kernels kernels) {
-  gemm(m, n, k, a, b, c, 1, kernels);
-}
-void multiply(int64_t m, int64_t n, int64_t k, Matrix<const double> a,
-              Matrix<const double> b, Matrix<double> c, Kernels kernels) {
-  gemm(m, n, k, a, b, c, Arithmetic::F64, 1, kernels);
+// One product, of reals unless in the field.
+template <typename T>
+void multiply(int64_t m, int64_t n, int64_t k, const MatrixProduct<T>& product,
+              int threads = 1, Kernels kernels = Kernels::BySize,
+              bool in_field = false) {
+  const Arithmetic arithmetic = in_field         ? Arithmetic::Field
+                                : sizeof(T) == 4 ? Arithmetic::F32
+                                                 : Arithmetic::F64;
+  gemm(m, n, k, std::span(&product, 1), arithmetic, threads, kernels);
 }
 
 // Whether C is the sums, of small integers, and what lies between its elements
@@ -106,8 +108,10 @@ bool is_product(Stored<T> a, Stored<T> b, Order order, Kernels kernels) {
   const int64_t k = a.columns;
   constexpr T kUntouched = 0.5;
   Stored<T> c = stored_as<T>(m, n, order, kUntouched);
-  multiply(m, n, k, a.template matrix<const T>(), b.template matrix<const T>(),
-           c.matrix(), kernels);
+  multiply<T>(
+      m, n, k,
+      {a.template matrix<const T>(), b.template matrix<const T>(), c.matrix()},
+      1, kernels);
   for (int64_t i = 0; i < m; ++i) {
     for (int64_t j = 0; j < n; ++j) {
       T sum = 0;
@@ -172,11 +176,11 @@ TEST_CASE("gemm: tiles together are the whole product") {
 
 TEST_CASE("gemm: an empty contraction is zero, not what was there") {
   float c[] = {std::nanf(""), 1, 2};
-  gemm(1, 2, 0, {nullptr, 0, 1}, {nullptr, 2, 1}, {c, 2, 1});
+  multiply<float>(1, 2, 0, {{nullptr, 0, 1}, {nullptr, 2, 1}, {c, 2, 1}});
   CHECK(c[0] == 0);
   CHECK(c[1] == 0);
   CHECK(c[2] == 2);
-  gemm(0, 2, 5, {nullptr, 5, 1}, {nullptr, 2, 1}, {c, 2, 1});
+  multiply<float>(0, 2, 5, {{nullptr, 5, 1}, {nullptr, 2, 1}, {c, 2, 1}});
   CHECK(c[2] == 2);
 }
 
@@ -184,8 +188,10 @@ TEST_CASE("gemm: an empty contraction is zero, not what was there") {
 bool is_product_in_field(Stored<double> a, Stored<double> b, int threads) {
   const int64_t n = b.columns;
   Stored<double> c = stored_as<double>(a.rows, n, Order::Spread, 0.5);
-  gemm(a.rows, n, a.columns, a.matrix<const double>(), b.matrix<const double>(),
-       c.matrix(), Arithmetic::Field, threads);
+  multiply<double>(
+      a.rows, n, a.columns,
+      {a.matrix<const double>(), b.matrix<const double>(), c.matrix()}, threads,
+      Kernels::BySize, true);
   for (int64_t i = 0; i < a.rows; ++i) {
     for (int64_t j = 0; j < n; ++j) {
       int64_t sum = 0;
@@ -230,8 +236,10 @@ TEST_CASE("gemm: the result is the same for any number of threads") {
   fill(b, next);
   const auto run = [&](int threads) {
     Stored<float> c = stored_as<float>(1100, 2100, Order::Rows);
-    gemm(1100, 2100, 50, a.matrix<const float>(), b.matrix<const float>(),
-         c.matrix(), threads);
+    multiply<float>(
+        1100, 2100, 50,
+        {a.matrix<const float>(), b.matrix<const float>(), c.matrix()},
+        threads);
     return c.storage;
   };
   const std::vector<float> alone = run(1);
@@ -250,7 +258,8 @@ TEST_CASE("gemm: the best kernels that the processor can run are named") {
   if (usable.size() < 3) {
     float c = 0;
     CHECK_THROWS_AS(
-        gemm(1, 1, 1, {&c, 1, 1}, {&c, 1, 1}, {&c, 1, 1}, 1, Kernels::Skx),
+        multiply<float>(1, 1, 1, {{&c, 1, 1}, {&c, 1, 1}, {&c, 1, 1}}, 1,
+                        Kernels::Skx),
         InternalError);
   }
 }
@@ -280,24 +289,12 @@ bool same_bits(const Stored<T>& a, const Stored<T>& b) {
                     });
 }
 
+template <typename T>
 void multiply_all(const ProductSize& size,
-                  const std::vector<MatrixProduct<float>>& products, Arithmetic,
-                  int threads, Kernels kernels) {
-  gemm(size.m, size.n, size.k, std::span(products), threads, kernels);
-}
-void multiply_all(const ProductSize& size,
-                  const std::vector<MatrixProduct<double>>& products,
+                  const std::vector<MatrixProduct<T>>& products,
                   Arithmetic arithmetic, int threads, Kernels kernels) {
   gemm(size.m, size.n, size.k, std::span(products), arithmetic, threads,
        kernels);
-}
-void by_blis(const ProductSize& size, const MatrixProduct<float>& product,
-             Arithmetic, Kernels kernels) {
-  gemm_by_blis(size.m, size.n, size.k, product, kernels);
-}
-void by_blis(const ProductSize& size, const MatrixProduct<double>& product,
-             Arithmetic arithmetic, Kernels kernels) {
-  gemm_by_blis(size.m, size.n, size.k, product, arithmetic, kernels);
 }
 
 // Several products at once, some of which read the same matrices, against each
@@ -340,7 +337,7 @@ void check_together(Mixer& mixer, Arithmetic arithmetic, Kernels kernels,
                         together[i].matrix()});
     MatrixProduct<T> one = products.back();
     one.c = alone[i].matrix();
-    by_blis(of, one, arithmetic, kernels);
+    gemm_by_blis(of.m, of.n, of.k, one, arithmetic, kernels);
   }
   const auto threads = static_cast<int>(1 + mixer.next(3));
   multiply_all(of, products, arithmetic, threads, kernels);
@@ -423,10 +420,9 @@ TEST_CASE("gemm: a contraction in several rounds, and in the field as well") {
       Stored<float> d = c;
       MatrixProduct<float> product{a.matrix<const float>(),
                                    b.matrix<const float>(), c.matrix()};
-      gemm(33, 210, k, std::span<const MatrixProduct<float>>(&product, 1), 2,
-           kernels);
+      multiply(33, 210, k, product, 2, kernels);
       product.c = d.matrix();
-      gemm_by_blis(33, 210, k, product, kernels);
+      gemm_by_blis(33, 210, k, product, Arithmetic::F32, kernels);
       CHECK(same_bits(c, d));
     }
     Stored<double> a = stored_as<double>(3, 20'000, Order::Rows);
@@ -434,8 +430,10 @@ TEST_CASE("gemm: a contraction in several rounds, and in the field as well") {
     fill(a, [] { return static_cast<double>(field::kPrime - 1); });
     fill(b, [] { return static_cast<double>(field::kPrime - 1); });
     Stored<double> c = stored_as<double>(3, 2, Order::Rows);
-    gemm(3, 2, 20'000, a.matrix<const double>(), b.matrix<const double>(),
-         c.matrix(), Arithmetic::Field, 2, kernels);
+    multiply<double>(
+        3, 2, 20'000,
+        {a.matrix<const double>(), b.matrix<const double>(), c.matrix()}, 2,
+        kernels, true);
     CHECK(c.at(2, 1) == 20'000);  // (-1) (-1), so often
   }
 }

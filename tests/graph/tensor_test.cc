@@ -14,6 +14,7 @@
 #include <doctest/doctest.h>
 
 #include "base/checked.h"
+#include "graph/buffers.h"
 #include "graph/elementwise.h"
 #include "tests/support/property.h"
 
@@ -291,17 +292,17 @@ TEST_CASE("tensor: large ones are converted alike by any number of threads") {
 }
 
 TEST_CASE("tensor: the bytes that are held are counted") {
-  const int64_t before = tensor_memory().held;
+  const int64_t before = buffer_memory().held;
   {
     const Tensor a = make_tensor(Element::F64, {100});
     const Tensor view = slice(a, 0, 10, 20);
-    CHECK(tensor_memory().held == before + 800);
-    restart_peak();
+    CHECK(buffer_memory().held == before + 800);
+    restart_buffer_peak();
     make_tensor(Element::F32, {50});
-    CHECK(tensor_memory().held == before + 800);
-    CHECK(tensor_memory().peak == before + 1000);
+    CHECK(buffer_memory().held == before + 800);
+    CHECK(buffer_memory().peak == before + 1000);
   }
-  CHECK(tensor_memory().held == before);
+  CHECK(buffer_memory().held == before);
 }
 
 // Bits of numbers behind `skip` bytes of storage aligned for doubles.

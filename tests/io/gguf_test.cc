@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "io/gguf/gguf.h"
+#include "tests/support/gguf.h"
 
 #include <memory>
 #include <set>
@@ -8,9 +8,9 @@
 #include <doctest/doctest.h>
 
 #include "io/formats.h"
+#include "io/gguf/facts.h"
 #include "io/gguf/header.h"
 #include "io/load.h"
-#include "tests/support/gguf.h"
 #include "tests/support/memory_host.h"
 #include "tests/support/messages.h"
 #include "tests/support/property.h"

@@ -13,8 +13,9 @@
 #include "io/dialects.h"
 #include "io/export.h"
 #include "io/formats.h"
+#include "io/stablehlo/hlo_sharding.h"
 #include "io/stablehlo/module.h"
-#include "io/stablehlo/sharding.h"
+#include "io/stablehlo/shardy.h"
 #include "tests/support/generators.h"
 #include "tests/support/memory_host.h"
 #include "tests/support/messages.h"
@@ -190,7 +191,7 @@ TEST_CASE("names and sizes that no manifest can have are refused") {
     testing::MemoryHost host;
     Diagnostics diags;
     const auto manifest = kStableHlo.read(
-        {"m", "", std::make_shared<SourceFile>("m", text)}, host, diags);
+        {"m", std::make_shared<SourceFile>("m", text)}, host, diags);
     return manifest ? "read" : testing::messages(diags);
   };
   CHECK(read("func.func @main(%a: tensor<f32> loc(\"\"))") ==
@@ -642,7 +643,7 @@ TEST_CASE("a module is read back as model, mesh and rules") {
     ENSURE(make_mesh(*rules.mesh, std::nullopt, {}, diags) == model.plan.mesh);
     testing::MemoryHost host;
     const auto again = kStableHlo.read(
-        {"m", "", std::make_shared<SourceFile>("m", *text)}, host, diags);
+        {"m", std::make_shared<SourceFile>("m", *text)}, host, diags);
     ENSURE(again.has_value());
     ENSURE(again->size() == model.manifest.size());
     ENSURE(again->mesh.size() == model.plan.mesh.axes().size());

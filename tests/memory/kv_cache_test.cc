@@ -165,8 +165,8 @@ TEST_CASE("sizes beyond 63 bits have no answer, and fit nothing") {
   CHECK_FALSE(kv_bytes_per_device(layers, {}, {}));
   const KvRequest most{.batch = kMaxKvCount, .seq = kMaxKvCount};
   CHECK_FALSE(kv_bytes_per_device(layers, {}, most));
-  CHECK_FALSE(kv_totals(layers, {}, most, 1));
-  CHECK(largest_batch(layers, {}, {}, kMax) == 0);
+  CHECK_FALSE(kv_bytes_with_replicas(layers, {}, most, 1));
+  CHECK(largest_that_fits(&KvRequest::batch, layers, {}, {}, kMax) == 0);
   // One by one they fit, together they do not.
   const auto many = layers_of(heads_facts(3, 1, int64_t{1} << 60));
   CHECK_FALSE(kv_bytes_per_device(many, {}, {}));
@@ -176,22 +176,22 @@ TEST_CASE("no limit is found where a window bounds every layer") {
   Facts facts = heads_facts(2, 1, 1);
   facts.windows = {4, 8};
   const auto layers = layers_of(facts);
-  CHECK(longest_context(layers, {}, {}, 12 * 4) == std::nullopt);
-  CHECK(longest_context(layers, {}, {}, 12 * 4 - 1) == 7);
-  CHECK(longest_context(layers, {}, {}, 7) == 0);
-  CHECK(largest_batch(layers, {}, {}, 23) == 2);
-  CHECK(largest_batch({}, {}, {}, 0) == std::nullopt);
+  CHECK(largest_that_fits(&KvRequest::seq, layers, {}, {}, 12 * 4) ==
+        std::nullopt);
+  CHECK(largest_that_fits(&KvRequest::seq, layers, {}, {}, 12 * 4 - 1) == 7);
+  CHECK(largest_that_fits(&KvRequest::seq, layers, {}, {}, 7) == 0);
+  CHECK(largest_that_fits(&KvRequest::batch, layers, {}, {}, 23) == 2);
+  CHECK(largest_that_fits(&KvRequest::batch, {}, {}, {}, 0) == std::nullopt);
 }
 
 TEST_CASE("copies and padding of a cache over all devices are told apart") {
   // 3 heads over 2 ranks: 2 x 2 stored; 2 groups of devices hold the same.
   const auto layers = layers_of(heads_facts(5, 3, 4));
-  const auto totals =
-      kv_totals(layers, {.heads = 2}, {.batch = 1, .seq = 10}, 4);
-  REQUIRE(totals);
-  CHECK(totals->on_devices == 4 * 5 * 10 * 2 * 8 * 2);
-  CHECK(totals->with_replicas == 2 * 5 * 10 * 3 * 8 * 2);
-  CHECK(totals->padding == 2 * 5 * 10 * 1 * 8 * 2);
+  const KvSharding sharding{.heads = 2};
+  const KvRequest request{.batch = 1, .seq = 10};
+  CHECK(kv_bytes_per_device(layers, sharding, request) == 5 * 10 * 2 * 8 * 2);
+  CHECK(kv_bytes_with_replicas(layers, sharding, request, 4) ==
+        Int128{2 * 5 * 10 * 3 * 8 * 2});
 }
 
 struct Draw {
@@ -293,26 +293,26 @@ TEST_CASE("the closed form is what counting tokens gives") {
   }));
 }
 
-TEST_CASE("copies and padding add up to what all devices store") {
+TEST_CASE("copies are at most what all devices store") {
   CHECK(holds("totals", [] {
     const Draw d = draw();
     testing::case_log() << d;
     const auto layers = *kv_layers(d.facts);
     const int64_t devices = draw_in<int64_t>(1, 4) * d.sharding.heads *
                             d.sharding.batch * d.sharding.sequence;
-    const auto totals = kv_totals(layers, d.sharding, d.request, devices);
-    ENSURE(totals);
-    ENSURE(totals->on_devices ==
-           *kv_bytes_per_device(layers, d.sharding, d.request) *
-               static_cast<Int128>(devices));
-    ENSURE(totals->on_devices == totals->with_replicas + totals->padding);
-    ENSURE(totals->padding >= 0);
+    const auto with_replicas =
+        kv_bytes_with_replicas(layers, d.sharding, d.request, devices);
+    ENSURE(with_replicas);
+    const Int128 padding = *kv_bytes_per_device(layers, d.sharding, d.request) *
+                               static_cast<Int128>(devices) -
+                           *with_replicas;
+    ENSURE(padding >= 0);
     // Without paging, padding is what rounding adds: none where all divides.
     const bool exact = d.request.block == 1 &&
                        d.request.batch % d.sharding.batch == 0 &&
                        d.sharding.sequence == 1 && d.sharding.heads == 1 &&
                        d.request.dtype == DType::BF16;
-    if (exact) ENSURE(totals->padding == 0);
+    if (exact) ENSURE(padding == 0);
   }));
 }
 
@@ -334,10 +334,12 @@ TEST_CASE("the largest batch and context are found exactly") {
       }
       return last == 4000 ? !found : found == last;
     };
-    ENSURE(agrees(largest_batch(layers, d.sharding, d.request, room),
+    ENSURE(agrees(largest_that_fits(&KvRequest::batch, layers, d.sharding,
+                                    d.request, room),
                   &KvRequest::batch));
-    ENSURE(agrees(longest_context(layers, d.sharding, d.request, room),
-                  &KvRequest::seq));
+    ENSURE(agrees(
+        largest_that_fits(&KvRequest::seq, layers, d.sharding, d.request, room),
+        &KvRequest::seq));
   }));
 }
 
@@ -462,7 +464,8 @@ TEST_CASE("axes that are asked for win over those that are guessed") {
 TEST_CASE("unknown axes, and axes asked for twice, are reported with help") {
   const Case c = planned(two_layers(), kTensorParallel, "fsdp=4,tp=2");
   Diagnostics diags;
-  CHECK_FALSE(kv_sharding(c.manifest, c.plan, {"tq"}, {"pod"}, {}, diags));
+  CHECK_FALSE(
+      kv_axes(c.manifest, {}, {}, c.plan, {{"tq"}, {"pod"}, {}}, diags));
   REQUIRE(diags.all().size() == 2);
   CHECK(diags.all()[0].message ==
         "`--kv-axes` names `tq`, which is not an axis of the mesh");
@@ -472,7 +475,7 @@ TEST_CASE("unknown axes, and axes asked for twice, are reported with help") {
         "name axes of the mesh, separated by commas");
   CHECK(diags.cannot_run());
   Diagnostics twice;
-  CHECK_FALSE(kv_sharding(c.manifest, c.plan, {"tp"}, {}, {"tp"}, twice));
+  CHECK_FALSE(kv_axes(c.manifest, {}, {}, c.plan, {{"tp"}, {}, {"tp"}}, twice));
   REQUIRE(twice.all().size() == 1);
   CHECK(twice.all()[0].message == "axis `tp` would shard the KV cache twice");
   CHECK(twice.all()[0].facts.front() ==

@@ -116,7 +116,8 @@ TEST_CASE("fsdp2 stores as many rows as the first chunk, of local shards") {
   // 9 local rows in chunks of 3, 3, 3, 0.
   CHECK(odd.bytes_per_device == 3 * 5 * 2);
   CHECK(odd.replicas == 1);
-  CHECK(odd.padding_bytes(8) == (8 * 15 - 18 * 5) * 2);
+  CHECK(odd.bytes_per_device * 8 - odd.replicas * odd.logical_bytes ==
+        (8 * 15 - 18 * 5) * 2);
   const StateLeaf scalar =
       leaf_of(StateKind::Parameter, "f32[]", "", devices, options);
   CHECK(scalar.zero_failed);
@@ -129,7 +130,8 @@ TEST_CASE("deepspeed's stage 3 pads every parameter to its ranks") {
                                  zero(3, ZeroStyle::DeepSpeed));
   CHECK(leaf.bytes_per_device == 4 * 4);  // 15 elements in parts of 4
   CHECK(leaf.replicas == 2);
-  CHECK(leaf.padding_bytes(8) == (8 * 4 - 2 * 15) * 4);
+  CHECK(leaf.bytes_per_device * 8 - leaf.replicas * leaf.logical_bytes ==
+        (8 * 4 - 2 * 15) * 4);
 }
 
 TEST_CASE("buffers hold weights whole and state in parts") {

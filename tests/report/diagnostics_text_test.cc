@@ -7,6 +7,7 @@
 #include <doctest/doctest.h>
 
 #include "base/text.h"
+#include "report/snippet.h"
 #include "tests/support/property.h"
 #include "tests/support/reports.h"
 

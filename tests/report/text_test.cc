@@ -179,19 +179,19 @@ TEST_CASE("any text reads back the same, if it is UTF-8") {
 }
 
 TEST_CASE("any double reads back the same") {
-  CHECK(holds("append_json_double", [] {
+  CHECK(holds("append_json_number", [] {
     const auto number = draw_any<double>();
     std::string text;
-    append_json_double(text, number);
+    append_json_number(text, number);
     ENSURE(nlohmann::json::parse(text).get<double>() == number);
   }));
-  CHECK(holds("append_json_double of any bits", [] {
+  CHECK(holds("append_json_number of any bits", [] {
     const auto bits = draw_any<uint64_t>();
     double number = 0;
     static_assert(sizeof number == sizeof bits);
     std::memcpy(&number, &bits, sizeof bits);
     std::string text;
-    append_json_double(text, number);
+    append_json_number(text, number);
     const nlohmann::json parsed = nlohmann::json::parse(text);
     if (std::isfinite(number)) {
       ENSURE(parsed.get<double>() == number);

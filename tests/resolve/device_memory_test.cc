@@ -19,6 +19,10 @@ namespace {
 using testing::mesh;
 using testing::spec;
 
+StagedCounts counts_of(const Plan& plan) {
+  return staged_counts(plan.placement_of, plan.placements.size(), nullptr);
+}
+
 TEST_CASE("only coordinates at which a shard changes are breakpoints") {
   const Mesh devices = mesh("fsdp=4,tp=2");
   Breakpoints breakpoints;
@@ -163,7 +167,8 @@ TEST_CASE("device classes, sums and ratios agree with a loop over devices") {
     ENSURE(m.memory.min == classes.begin()->first);
     ENSURE(m.memory.total == total);
 
-    const Balance b = balance(m.manifest, m.plan, m.memory);
+    const Balance b =
+        balance(m.plan, counts_of(m.plan), m.manifest.total_bytes(), m.memory);
     int64_t replicated = 0;
     for (size_t i = 0; i < m.manifest.size(); ++i) {
       replicated += m.plan.of(i).replicas * m.manifest.type(i).bytes();
@@ -227,9 +232,7 @@ TEST_CASE("repetition is reported by axis and an axis by what it saves") {
   CHECK(repeated[1].over == AxisNames{"dp"});
   CHECK(repeated[1].replicas == 2);
   CHECK(repeated[1].extra_per_device == 8);
-  const auto savings = axis_savings(
-      m.plan,
-      staged_counts(m.plan.placement_of, m.plan.placements.size(), nullptr));
+  const auto savings = axis_savings(m.plan, counts_of(m.plan));
   REQUIRE(savings.size() == 2);
   CHECK(savings[0].saved_per_device == 0);
   CHECK(savings[1].saved_per_device == 48);
@@ -305,7 +308,8 @@ TEST_CASE("declared storage keeps the identity of bytes, under every policy") {
       replicated += p.replicas * p.type.bytes();
     }
     ENSURE(memory->total == total);
-    const Balance b = balance(manifest, *plan, *memory);
+    const Balance b =
+        balance(*plan, counts_of(*plan), manifest.total_bytes(), *memory);
     ENSURE(b.padding_bytes == total - replicated);
   }));
 }

@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 
 #include "base/checked.h"
+#include "graph/buffers.h"
 #include "tests/support/random_graph.h"
 #include "tests/support/small_graph.h"
 #include "tests/support/whole_values.h"
@@ -462,11 +463,11 @@ struct Deep {
     REQUIRE(read.has_value());
     SimulateOptions options;
     options.values = source;
-    const int64_t before = tensor_memory().held;
-    restart_peak();
+    const int64_t before = buffer_memory().held;
+    restart_buffer_peak();
     const Simulation s = simulate(*program, *read, options);
     CHECK_FALSE(s.mismatch.has_value());
-    return tensor_memory().peak - before;
+    return buffer_memory().peak - before;
   }
   SmallGraph g;
   std::optional<Program> program;

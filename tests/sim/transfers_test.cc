@@ -141,19 +141,28 @@ TEST_CASE(
   }
 }
 
+// What two devices have after a reduce-scatter of maxima.
+DeviceTensors scatter_maximum(const DeviceTensors& terms,
+                              const TransferTypes& types, int threads,
+                              std::vector<int64_t>& sent) {
+  Instruction at;
+  at.collective = CollectiveKind::ReduceScatter;
+  at.axes = {"a"};
+  at.algorithm = find_algorithm("ring");
+  at.reduction = Reduction::Max;
+  return run_collective(mesh("a=2"), at, terms, types, threads, sent);
+}
+
 TEST_CASE("transfers: a maximum is that of all, and no sum in the field") {
   const std::vector<Tensor> terms = {
       make_tensor(Element::F64, {2}, std::vector<double>{1, 8}),
       make_tensor(Element::F64, {2}, std::vector<double>{5, 2})};
-  const Ranks ranks{2, 1};
   std::vector<int64_t> sent(2);
-  const auto largest = scatter(*find_algorithm("ring"), ranks, 0, terms,
-                               Reduction::Max, {Arithmetic::F64}, 2, sent);
+  const auto largest = scatter_maximum(terms, {Arithmetic::F64}, 2, sent);
   CHECK(values_of(largest[0]) == std::vector<double>{5});
   CHECK(values_of(largest[1]) == std::vector<double>{8});
   CHECK(sent == std::vector<int64_t>{4, 4});
-  const auto exact = scatter(*find_algorithm("ring"), ranks, 0, terms,
-                             Reduction::Max, {Arithmetic::Field}, 2, sent);
+  const auto exact = scatter_maximum(terms, {Arithmetic::Field}, 2, sent);
   CHECK(values_of(exact[0]) == std::vector<double>{field::maximum(1, 5)});
   CHECK(values_of(exact[1]) == std::vector<double>{field::maximum(8, 2)});
   CHECK(values_of(exact[0]) != std::vector<double>{6});
@@ -227,9 +236,8 @@ TEST_CASE("transfers: a maximum is not rounded") {
       make_tensor(Element::F32, {2}, std::vector<double>{1.001, 8}),
       make_tensor(Element::F32, {2}, std::vector<double>{1, 8.001})};
   std::vector<int64_t> sent(2);
-  const auto largest =
-      scatter(*find_algorithm("ring"), {2, 1}, 0, terms, Reduction::Max,
-              {Arithmetic::F32, Storage::BF16, Storage::F32}, 1, sent);
+  const auto largest = scatter_maximum(
+      terms, {Arithmetic::F32, Storage::BF16, Storage::F32}, 1, sent);
   CHECK(largest[0].data<float>()[0] == 1.001F);
   CHECK(largest[1].data<float>()[0] == 8.001F);
 }

@@ -51,7 +51,9 @@ MemoryBracket bracket_of(Trained& all, const StepOptions& step,
                          const BudgetOptions& how) {
   const auto budget = make_budget(all.manifest(), *all.plan, how, all.diags);
   REQUIRE_MESSAGE(budget, messages(all.diags));
-  const StepLayers layers = step_layers(*all.model, *all.program, step);
+  const StepLayers layers =
+      step_layers(*all.model, *all.program, step,
+                  segments_of(all.program->program, step.segments, {}));
   const auto bracket = step_memory(
       {all.manifest(), *all.plan, *budget, how, layers}, step, all.diags);
   REQUIRE(bracket);

@@ -62,7 +62,7 @@ TEST_CASE("a document gives the tokens of its text") {
   const std::string text =
       R"({"a": [1, -2.5, true, false, null, "x"], "b": {}, "c": [[]]})";
   const Document parsed = document(text);
-  NodeTokens tokens(parsed);
+  TokenSource tokens(parsed);
   const SourceFile source("t", text);
   JsonScanner scanner(source);
   CHECK(all_tokens(tokens) == all_tokens(scanner));
@@ -70,27 +70,27 @@ TEST_CASE("a document gives the tokens of its text") {
 
 TEST_CASE("a scalar document is one token") {
   const Document parsed = document("hello");
-  NodeTokens tokens(parsed);
-  CHECK(tokens.next() == NodeTokens::Token::String);
-  CHECK(tokens.next() == NodeTokens::Token::End);
-  CHECK(tokens.next() == NodeTokens::Token::End);
+  TokenSource tokens(parsed);
+  CHECK(tokens.next() == TokenSource::Token::String);
+  CHECK(tokens.next() == TokenSource::Token::End);
+  CHECK(tokens.next() == TokenSource::Token::End);
 }
 
 TEST_CASE("skipping goes to the last token of a value") {
   const Document parsed = document("{a: {b: [1]}, c: 2}");
-  NodeTokens tokens(parsed);
+  TokenSource tokens(parsed);
   tokens.next();
   tokens.next();
   tokens.next();
   CHECK(tokens.skip_value());
-  CHECK(tokens.token() == NodeTokens::Token::EndObject);
+  CHECK(tokens.token() == TokenSource::Token::EndObject);
   tokens.next();
   CHECK(tokens.text() == "c");
 }
 
 TEST_CASE("aliases are walked as often as they stand there") {
   const Document parsed = document("[&x [1], *x]");
-  NodeTokens tokens(parsed);
+  TokenSource tokens(parsed);
   CHECK(all_tokens(tokens) == "[[n<1>1=1][n<1>1=1]]");
 }
 

@@ -8,7 +8,7 @@
 
 #include "base/text.h"
 #include "cli/commands.h"
-#include "cli/commands/explain.h"
+#include "cli/commands/requests.h"
 #include "cli/views/algorithm_report.h"
 #include "comm/collective.h"
 #include "tests/support/memory_host.h"

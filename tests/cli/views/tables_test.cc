@@ -4,7 +4,7 @@
 
 #include <doctest/doctest.h>
 
-#include "cli/views/budget_tables.h"
+#include "cli/views/engine/kv_tables.h"
 #include "cli/views/sweep_tables.h"
 #include "tests/support/builders.h"
 #include "tests/support/planning.h"

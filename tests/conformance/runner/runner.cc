@@ -51,7 +51,7 @@ std::optional<Manifest> decode_tree(const Json& tree, Diagnostics& diags) {
   document = {{"parameters", std::move(document)}};
   const std::unique_ptr<Host> host = make_real_host();
   const ManifestSource source = {
-      "tree", "", std::make_shared<SourceFile>("tree", document.dump())};
+      "tree", std::make_shared<SourceFile>("tree", document.dump())};
   return kNative.read(source, *host, diags);
 }
 

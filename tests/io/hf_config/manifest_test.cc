@@ -404,7 +404,7 @@ TEST_CASE("the format reads a file and titles the manifest with its path") {
   testing::MemoryHost host;
   Diagnostics diags;
   const ManifestSource source{
-      "models/config.json", "models",
+      "models/config.json",
       std::make_shared<const SourceFile>("models/config.json",
                                          sample_config("gpt2").dump())};
   const auto manifest = kHfConfig.read(source, host, diags);

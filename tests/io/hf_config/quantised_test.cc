@@ -101,7 +101,7 @@ std::unique_ptr<testing::Synthesis> synthesize_row(const Json& row) {
         *read("hf_quant_config.json", row.at("beside")));
     beside.file = beside.document->shared_source();
   }
-  result->manifest = synthesize_manifest(*config, result->diags, {}, &beside);
+  result->manifest = synthesize_manifest(*config, result->diags, {}, beside);
   return result;
 }
 

@@ -23,7 +23,7 @@ using testing::line_and_column;
 
 std::optional<Manifest> read(const std::string& text, Diagnostics& diags) {
   testing::MemoryHost host;
-  return kNative.read({"m", "", std::make_shared<SourceFile>("m", text)}, host,
+  return kNative.read({"m", std::make_shared<SourceFile>("m", text)}, host,
                       diags);
 }
 
@@ -508,10 +508,8 @@ std::string from_document(const std::string& text) {
   const auto document =
       parse_document(std::make_shared<SourceFile>("t", text), diags);
   REQUIRE(document);
-  NodeTokens ahead(*document);
-  NodeTokens nodes(*document);
-  const bool wrapped = has_wrapper(TokenSource(ahead));
-  const auto manifest = read_native(TokenSource(nodes), wrapped, diags);
+  const bool wrapped = has_wrapper(TokenSource(*document));
+  const auto manifest = read_native(TokenSource(*document), wrapped, diags);
   return result_text(manifest, diags);
 }
 

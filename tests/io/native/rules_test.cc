@@ -194,21 +194,6 @@ TEST_CASE("common mistakes beside the rules are reported with their place") {
   check_rules(kCases);
 }
 
-TEST_CASE("of several files the first mesh counts and axes are collected") {
-  Diagnostics diags;
-  RuleSet rules;
-  for (const std::string text :
-       {"mesh: {a: 1}\naxes: [x, y]\nrules: [[p, []]]\n",
-        "mesh: {b: 2}\naxes: [y, z]\nrules: [[q, []]]\n"}) {
-    CHECK(kYamlRules.read(std::make_shared<SourceFile>("r", text), {}, rules,
-                          diags));
-  }
-  CHECK(rules.mesh->at(0).name == "a");
-  CHECK(axes_of_rules(rules.declared_axes) == "x,y,z");
-  CHECK(rules.rules.at(1).pattern == "q");
-  CHECK(diags.all().empty());
-}
-
 TEST_CASE("reading rules stops after twenty errors and says so") {
   std::string text;
   for (int i = 0; i < 30; ++i) text += "- [a]\n";

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "io/orbax/manifest.h"
-
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -9,6 +7,7 @@
 
 #include "io/formats.h"
 #include "io/load.h"
+#include "io/orbax/written_shapes.h"
 #include "io/spec_node.h"
 #include "tests/support/builders.h"
 #include "tests/support/memory_host.h"

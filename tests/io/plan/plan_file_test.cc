@@ -206,7 +206,9 @@ CachedTensor any_kept() {
   cached.name = draw_bool() ? "kv" : "a \"state\"";
   cached.per = static_cast<CachedTensor::Per>(draw_in(0, 3));
   cached.heads = draw_in<int64_t>(0, 9);
-  cached.width = draw_in<int64_t>(1, 9);
+  cached.columns = draw_in<int64_t>(1, 4);
+  cached.width = cached.columns * draw_in<int64_t>(1, 9);
+  cached.every = draw_in<int64_t>(1, 9);
   cached.tokens = draw_in<int64_t>(0, 9);
   if (draw_bool()) cached.dtype = DType::BF16;
   if (draw_bool()) cached.label = "heads";

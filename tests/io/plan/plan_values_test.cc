@@ -29,7 +29,7 @@ TEST_CASE("a spec is a list of nulls, names and lists of names") {
   PartitionSpec spec;
   const auto read = [&](JsonReader& json, Diagnostics&) {
     spec = {};
-    return read_spec(json, "`spec`", spec);
+    return read_spec(json, "`spec`", read_axis_name, spec);
   };
   CHECK(outcome(R"([null, "tp", ["a", "b"]])", read).empty());
   CHECK(spec == PartitionSpec{{{}, {"tp"}, {"a", "b"}}});

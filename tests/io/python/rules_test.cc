@@ -9,6 +9,7 @@
 
 #include "core/rules.h"
 #include "io/dialects.h"
+#include "io/python/path_patterns.h"
 #include "resolve/match.h"
 #include "tests/support/property.h"
 

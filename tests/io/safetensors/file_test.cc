@@ -368,7 +368,7 @@ TEST_CASE("a safetensors file is read through its table entry") {
   const auto file = std::make_shared<SourceFile>("dir/m.safetensors", bytes);
   Diagnostics diags;
   const auto manifest =
-      kSafetensors.read({"dir/m.safetensors", "dir", file}, host, diags);
+      kSafetensors.read({"dir/m.safetensors", file}, host, diags);
   REQUIRE(manifest.has_value());
   CHECK(names(*manifest) == "b a ");
   REQUIRE(manifest->remarks.size() == 1);
@@ -383,7 +383,7 @@ TEST_CASE("the size of the whole file counts, not what was read of it") {
   const auto head =
       std::make_shared<SourceFile>("m", bytes.substr(0, bytes.size() - 16));
   Diagnostics diags;
-  const auto manifest = kSafetensors.read({"m", "", head}, host, diags);
+  const auto manifest = kSafetensors.read({"m", head}, host, diags);
   REQUIRE(manifest.has_value());
   CHECK(manifest->remarks.empty());
 }
@@ -394,7 +394,7 @@ TEST_CASE("standard input is not a file named `-`") {
   const auto file =
       std::make_shared<SourceFile>("<stdin>", safetensors({{"a", "F32", {4}}}));
   Diagnostics diags;
-  CHECK(kSafetensors.read({"-", "", file}, host, diags).has_value());
+  CHECK(kSafetensors.read({"-", file}, host, diags).has_value());
   CHECK(messages(diags).empty());
 }
 
@@ -442,7 +442,7 @@ TEST_CASE("a directory's files are one model, in the order of their names") {
   host.files["d/1.safetensors"] = safetensors({{"b", "F32", {4}}});
   host.files["d/readme.md"] = "no weights";
   Diagnostics diags;
-  const auto manifest = kSafetensors.read({"d", "d", nullptr}, host, diags);
+  const auto manifest = kSafetensors.read({"d", nullptr}, host, diags);
   REQUIRE(manifest.has_value());
   CHECK(names(*manifest) == "b a ");
   CHECK(manifest->where(1).file->name() == "d/2.safetensors");

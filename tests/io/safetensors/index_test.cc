@@ -28,7 +28,7 @@ Read read(MemoryHost& host, const std::string& index) {
   Read result;
   const auto file = std::make_shared<SourceFile>("d/i.json", index);
   result.manifest =
-      kSafetensorsIndex.read({"d/i.json", "d", file}, host, result.diags);
+      kSafetensorsIndex.read({"d/i.json", file}, host, result.diags);
   result.text = messages(result.diags);
   CHECK(result.manifest.has_value() == !result.diags.has_errors());
   if (!result.manifest || !result.text.empty()) return result;
