@@ -384,7 +384,7 @@ struct Architecture {
   std::vector<InputRule> inputs;
   std::map<std::string, ModuleBlock, std::less<>> blocks;
   std::vector<ArchitectureClass> classes;  // the first is the default
-  // What `classes` may name by the ends of class names.
+  // The steps that `classes` may name by the ends of class names.
   std::vector<ArchitectureClass> class_endings;
   std::vector<ConfigSection> sections;
   std::vector<SourcePtr> sources;  // own the text of the spans
