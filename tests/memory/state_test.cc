@@ -51,9 +51,16 @@ TEST_CASE("every optimizer and style is found by the name it is given") {
     CHECK(found);
     CHECK(optimizer_name(*found) == name);
   }
+  for (size_t i = 0; i < zero_style_names().size(); ++i) {
+    CHECK(zero_style_name(static_cast<ZeroStyle>(i)) == zero_style_names()[i]);
+  }
   CHECK(zero_style_name(ZeroStyle::Fsdp2) == "fsdp2");
-  CHECK(zero_style_names().back() == zero_style_name(ZeroStyle::Megatron));
+  for (size_t i = 0; i < step_precision_names().size(); ++i) {
+    CHECK(find_step_precision(step_precision_names()[i]) ==
+          static_cast<StepPrecision>(i));
+  }
   CHECK(find_step_precision("mixed") == StepPrecision::Mixed);
+  CHECK_FALSE(find_step_precision("torch"));
   CHECK_FALSE(find_optimizer("adam"));
 }
 

@@ -198,7 +198,7 @@ Table parameters_table(const Manifest& manifest, Audience audience) {
 // Returns the largest of `count` tensors; of equal ones, the first.
 Table largest_table(size_t count, const NameOf& name_of, const TypeOf& type_of,
                     Audience audience) {
-  std::vector<std::pair<int64_t, size_t>> order;  // bytes below 0, and number
+  std::vector<std::pair<int64_t, size_t>> order;  // -bytes and number
   order.reserve(count);
   for (size_t i = 0; i < count; ++i) order.emplace_back(-type_of(i).bytes(), i);
   const size_t shown = std::min(kLargest, count);
