@@ -10,8 +10,6 @@
 
 namespace shardplan {
 
-using Token = JsonReader::Token;
-
 bool read_name(JsonReader& json, std::string_view what, AxisName& name) {
   std::string text;
   if (!json.string(what, text)) return false;
@@ -35,9 +33,9 @@ bool read_spec(JsonReader& json, std::string_view what, ReadName read,
                PartitionSpec& spec) {
   return json.list(what, [&] {
     AxisNames& axes = spec.dims.emplace_back();
-    if (json.token() == Token::Null) return true;
+    if (json.token() == JsonReader::Token::Null) return true;
     const std::string entry = "an entry of " + std::string(what);
-    if (json.token() == Token::BeginArray) {
+    if (json.token() == JsonReader::Token::BeginArray) {
       return read_names(json, entry, read, axes);
     }
     return read(json, entry, axes.emplace_back());
