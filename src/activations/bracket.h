@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -49,6 +50,16 @@ struct StageBracket {
   std::array<int64_t, kSavingModes> total{};
 };
 
+// What the device where the estimate peaks holds, moment by moment: at the
+// backward of every segment of its stage, and in the optimizer's step.
+struct MemoryCurve {
+  struct Moment {
+    std::string label;             // "layer 31", "optimizer"
+    std::vector<BracketRow> rows;  // like those of the bracket
+  };
+  std::vector<Moment> moments;  // in the order in which they happen
+};
+
 struct MemoryBracket {
   std::vector<BracketRow> rows;
   std::array<int64_t, kSavingModes> total{};  // sums of the rows
@@ -61,6 +72,7 @@ struct MemoryBracket {
   std::vector<AliveRow> alive;  // the largest first
   std::vector<StageBracket> stages = {};  // of a pipeline, in order
   std::vector<Widening> widened = {};     // the largest first
+  std::optional<MemoryCurve> curve = {};  // if it was asked for
   bool is_eager = false;                  // every operation that runs is known
   bool recomputes = false;                // layers are recomputed
 

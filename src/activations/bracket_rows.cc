@@ -47,6 +47,14 @@ Int128 sum_of(const Parts& parts) {
   return sum;
 }
 
+Parts state_of(const BudgetClass& device) {
+  Parts parts{};
+  std::ranges::copy(device.bytes, parts.begin());
+  nth(parts, Category::GatheredLayer) = 0;
+  nth(parts, Category::Gradients) = device.held(Category::Gradients);
+  return parts;
+}
+
 void loosen(SavingMode figure, int64_t percent, Parts& parts) {
   const auto by = [&](StepRow row, int64_t part) {
     Int128& bytes = parts.at(row);

@@ -33,6 +33,10 @@ enum StepRow : size_t {
 using Parts = std::array<Int128, kRows>;  // bytes
 Int128 sum_of(const Parts& parts);
 
+// Returns the state of a device, with the gradients that its host may hold,
+// since these show how much is trained.
+Parts state_of(const BudgetClass& device);
+
 // Lowers the lower end and raises the upper end by the margin for steps whose
 // operations are known. `percent` is the margin of activations.
 void loosen(SavingMode figure, int64_t percent, Parts& parts);

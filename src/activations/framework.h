@@ -109,6 +109,7 @@
 #include <string_view>
 
 #include "activations/bracket.h"
+#include "base/checked.h"
 
 namespace shardplan {
 
@@ -162,6 +163,11 @@ struct Fp8Recipe {
   // while its layer runs.
   std::array<int64_t, kSavingModes> copies{};
   std::array<int64_t, kSavingModes> moments{};
+
+  // Returns the bytes of so many elements of weights in 8 bits.
+  Int128 weight_bytes(Int128 elements) const {
+    return (elements * weight + kUnit - 1) / kUnit;
+  }
 };
 std::span<const Fp8Recipe> fp8_recipes();
 const Fp8Recipe* find_fp8_recipe(std::string_view name);  // null if unknown

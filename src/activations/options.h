@@ -161,6 +161,7 @@ struct StepOptions {
   std::optional<Update> update;  // default: the framework's
   // Default: as the config says, if model classes of transformers are known.
   std::optional<bool> drops_out;
+  bool has_curve = false;  // MemoryBracket::curve is asked for
 };
 
 }  // namespace shardplan

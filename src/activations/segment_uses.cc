@@ -103,4 +103,33 @@ std::vector<std::vector<SegmentUse>> uses_of_stages(
   return uses;
 }
 
+std::string segment_text(const SegmentUse& use,
+                         const std::vector<Segment>& segments) {
+  if (use.layer >= 0) return "layer " + std::to_string(use.layer);
+  const std::string& label = segments[use.segment].label;
+  return label == "behind layers"   ? "head and loss"
+         : label == "before layers" ? "the embedding"
+                                    : "";
+}
+
+Int128 matrices_of(const std::vector<SegmentUse>& uses) {
+  Int128 numbers = 0;
+  for (const SegmentUse& use : uses) numbers += use.matrices;
+  return numbers;
+}
+
+Int128 gathered_together(const std::vector<SegmentUse>& uses,
+                         const GatheredSizes& gathered) {
+  Int128 layers = 0;
+  Int128 others = 0;
+  for (const SegmentUse& use : uses) {
+    if (use.layer >= 0) {
+      layers += gathered.most_of_layer;
+    } else {
+      others = gathered.most_of_others;
+    }
+  }
+  return layers + others;
+}
+
 }  // namespace shardplan

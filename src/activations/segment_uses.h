@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "activations/buffers.h"
@@ -35,5 +36,18 @@ struct SegmentUse {
 std::vector<std::vector<SegmentUse>> uses_of_stages(const StepInput& input,
                                                     const LayerWeights& weights,
                                                     const StepOptions& options);
+
+// Returns which segment a use is: "layer 31", "head and loss", "the embedding";
+// "" between layers.
+std::string segment_text(const SegmentUse& use,
+                         const std::vector<Segment>& segments);
+
+// Returns the elements that the products of all uses multiply with.
+Int128 matrices_of(const std::vector<SegmentUse>& uses);
+
+// Returns the bytes of all layers gathered at once, and of the largest weights
+// outside of layers.
+Int128 gathered_together(const std::vector<SegmentUse>& uses,
+                         const GatheredSizes& gathered);
 
 }  // namespace shardplan

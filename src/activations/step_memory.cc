@@ -30,7 +30,6 @@
 #include "activations/step_memory.h"
 
 #include <algorithm>
-#include <functional>
 #include <limits>
 #include <map>
 #include <utility>
@@ -177,16 +176,6 @@ class StepMaker {
             input_.options.state.zero_style == ZeroStyle::Megatron);
   }
 
-  Parts state_of(const BudgetClass& device) const {
-    Parts parts{};
-    std::ranges::copy(device.bytes, parts.begin());
-    nth(parts, Category::GatheredLayer) = 0;
-    // With offload_.gradients, update_best() takes them out again; until then
-    // they show how much is trained.
-    nth(parts, Category::Gradients) = device.held(Category::Gradients);
-    return parts;
-  }
-
   // Counts state in host memory in the optimizer's step: there, or fetched.
   void fetch_state(const BudgetClass& device, Parts& parts) const {
     if (!offload_.optimizer) return;
@@ -254,17 +243,11 @@ class StepMaker {
       parts[kBuffers] += gathered_.most_sharded * static_cast<int64_t>(figure_);
     }
   }
-  // Returns the bytes of so many elements of weights in 8 bits.
-  Int128 in_fp8(Int128 numbers) const {
-    return (numbers * options_.segments.fp8->weight + Fp8Recipe::kUnit - 1) /
-           Fp8Recipe::kUnit;
-  }
   // Returns the bytes of copies that stay from step to step.
   Int128 copies_in_fp8(const std::vector<SegmentUse>& own) const {
     if (options_.segments.fp8 == nullptr) return 0;
-    Int128 numbers = 0;
-    for (const SegmentUse& step : own) numbers += step.matrices;
-    return in_fp8(numbers * of_figure(options_.segments.fp8->copies));
+    return options_.segments.fp8->weight_bytes(
+        matrices_of(own) * of_figure(options_.segments.fp8->copies));
   }
   // Returns what a stage retains of gathered weights; 0 if it retains nothing.
   Int128 gathered_on(const std::vector<SegmentUse>& own) const {
@@ -273,16 +256,7 @@ class StepMaker {
         !of_figure(framework_.retains_stages)) {
       return 0;
     }
-    Int128 layers = 0;
-    Int128 others = 0;
-    for (const SegmentUse& step : own) {
-      if (step.layer >= 0) {
-        layers += gathered_.most_of_layer;
-      } else {
-        others = gathered_.most_of_others;
-      }
-    }
-    return layers + others;
+    return gathered_together(own, gathered_);
   }
 
   // Returns the bytes of gradients that wait to be reduced.
@@ -402,6 +376,10 @@ class StepMaker {
         loosen(figure_, between ? kActivationSlack / 2 : kActivationSlack,
                parts);
       }
+      if (recorded_ != nullptr) {  // the larger of two moments of a segment
+        Parts& known = nth((*recorded_)[step], figure_);
+        if (sum_of(parts) > sum_of(known)) known = parts;
+      }
       if (best.found && sum_of(parts) <= sum_of(best.parts)) return;
       best = {true, parts, number, step, stage};
     };
@@ -517,8 +495,8 @@ class StepMaker {
       }
       parts[kFp8] = copies;
       if (is_layer && segments.fp8 != nullptr) {
-        parts[kFp8] +=
-            in_fp8(weights_.largest_matrix * of_figure(segments.fp8->moments));
+        parts[kFp8] += options_.segments.fp8->weight_bytes(
+            weights_.largest_matrix * of_figure(segments.fp8->moments));
       }
       parts[kBuckets] = buckets(device);
       retain_stage(retained, weights_.share, reduction_, parts);
@@ -587,14 +565,35 @@ class StepMaker {
   std::string moment_text(const Moment& moment) const {
     if (moment.step == kForwardEnd) return "the end of forward";
     if (moment.step < 0) return "the optimizer's step";
-    const SegmentUse& step = nth(nth(steps_on_, moment.stage), moment.step);
-    if (step.layer >= 0) {
-      return "backward of layer " + std::to_string(step.layer);
+    const std::string segment =
+        segment_text(nth(nth(steps_on_, moment.stage), moment.step), plain_);
+    return segment.empty() ? "backward between layers"
+                           : "backward of " + segment;
+  }
+
+  using Recorded = std::map<int64_t, std::array<Parts, kSavingModes>>;
+  MemoryCurve curve_at(const Moment& peak) {
+    const std::vector<SegmentUse>& own = nth(steps_on_, peak.stage);
+    Recorded moments;
+    recorded_ = &moments;
+    for (const SavingMode figure : kFigures) {
+      figure_ = figure;
+      fullest_moment(peak.device, peak.stage);
     }
-    const std::string& label = plain_[step.segment].label;
-    return label == "behind layers"   ? "backward of head and loss"
-           : label == "before layers" ? "backward of the embedding"
-                                      : "backward between layers";
+    recorded_ = nullptr;
+    MemoryCurve curve;
+    for (const auto& [step, parts] : moments) {
+      curve.moments.push_back({step == kUpdate ? "optimizer"
+                               : step == kForwardEnd
+                                   ? "end of forward"
+                                   : segment_text(nth(own, step), plain_),
+                               rows_of(parts)});
+    }
+    // Backward runs from the last segment to the first.
+    std::ranges::reverse(curve.moments);
+    const bool has_end = moments.contains(kForwardEnd);
+    if (has_end) std::ranges::rotate(curve.moments, curve.moments.end() - 1);
+    return curve;
   }
 
   std::vector<AliveRow> alive_at(const Moment& moment) const {
@@ -618,6 +617,16 @@ class StepMaker {
     return alive_rows(saved, running);
   }
 
+  bool fetches_ahead() const {
+    return options_.remat.policy != nullptr && offloads(*options_.remat.policy);
+  }
+  std::vector<BracketRow> rows_of(
+      const std::array<Parts, kSavingModes>& parts) const {
+    return bracket_rows(parts, framework_, options_.segments,
+                        input_.dequantised > 0,
+                        fetches_ahead() || offload_.weights);
+  }
+
   MemoryBracket bracket(const std::array<Moment, kSavingModes>& moments) {
     MemoryBracket result;
     std::array<Parts, kSavingModes> parts{};
@@ -633,12 +642,8 @@ class StepMaker {
       result.host[0] = 0;
       result.host[1] -= std::clamp<int64_t>(room, 0, result.host[1]);
     }
-    const bool fetches_ahead =
-        options_.remat.policy != nullptr && offloads(*options_.remat.policy);
-    result.offloads = fetches_ahead || offload_.any();
-    result.rows =
-        bracket_rows(parts, framework_, options_.segments,
-                     input_.dequantised > 0, fetches_ahead || offload_.weights);
+    result.offloads = fetches_ahead() || offload_.any();
+    result.rows = rows_of(parts);
     result.is_eager = options_.segments.is_eager;
     result.recomputes = !options_.remat.is_none();
     figure_ = SavingMode::Fused;
@@ -646,6 +651,7 @@ class StepMaker {
     result.device = input_.budget.classes[middle.device].label;
     result.moment = moment_text(middle);
     result.alive = alive_at(middle);
+    if (options_.has_curve) result.curve = curve_at(middle);
     return result;
   }
 
@@ -679,6 +685,7 @@ class StepMaker {
   Int128 scores_ = 0;  // attention scores of one layer, if they are held
   SavingMode figure_ = SavingMode::Least;    // the figure that is computed
   std::optional<int64_t> only_;              // the only moment to look at
+  Recorded* recorded_ = nullptr;             // null: moments are not recorded
   std::array<Int128, kSavingModes> host_{};  // a device's bytes in host memory
 };
 

@@ -69,6 +69,24 @@ std::string path_of(const Setting& setting) {
   return special ? setting.value : join_path(setting.directory, setting.value);
 }
 
+PlotRequest plot_of(const Setting& setting) {
+  const std::string_view value = setting.value;
+  const size_t end = std::min(
+      value.find_first_not_of("abcdefghijklmnopqrstuvwxyz-"), value.size());
+  PlotRequest request;
+  if (end == value.size() && end > 0) {
+    request.figure = value;
+    return request;
+  }
+  Setting file = setting;
+  if (end > 0 && value[end] == '=') {
+    request.figure = value.substr(0, end);
+    file.value.erase(0, end + 1);
+  }
+  request.file = path_of(file);
+  return request;
+}
+
 SourcePtr source_of(const Setting& setting) {
   const std::string name(setting.flag->name);
   return std::make_shared<SourceFile>(

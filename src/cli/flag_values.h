@@ -13,6 +13,7 @@
 
 #include "base/diagnostic.h"
 #include "cli/flags.h"
+#include "cli/output.h"
 #include "core/mesh.h"
 #include "core/rules.h"
 #include "core/types.h"
@@ -34,6 +35,9 @@ Diagnostics::Builder must_be(const Setting& setting, const std::string& what,
 // Returns the path relative to the place where the setting is written; `-` and
 // `@name` are returned unchanged.
 std::string path_of(const Setting& setting);
+// Returns the figure and file of `--plot FILE.svg`, `--plot NAME=FILE.svg` or
+// `--plot NAME`. A name is a word of letters and dashes.
+PlotRequest plot_of(const Setting& setting);
 
 // Returns the value as a text that diagnostics can quote. It is named "--mesh",
 // or "shardplan.yaml (mesh)" in a file.

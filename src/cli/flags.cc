@@ -25,6 +25,8 @@ constexpr std::string_view kFolding =
     "check resolve analyze plan sweep simulate inspect diff gate explain";
 constexpr std::string_view kReporting =
     "check resolve analyze plan sweep simulate inspect diff gate list explain";
+constexpr std::string_view kWithFigures =
+    "check resolve analyze plan sweep simulate inspect diff gate explain";
 constexpr std::string_view kWriting =
     "check resolve analyze plan sweep simulate export inspect diff gate list "
     "explain";
@@ -35,11 +37,14 @@ constexpr std::string_view kEvery =
 std::vector<std::string> colour_names() { return {"auto", "always", "never"}; }
 
 void set_plot(const Setting& setting, Options& options, Diagnostics& diags) {
-  options.plot = path_of(setting);
-  if (options.plot->ends_with(".svg")) return;
+  PlotRequest request = plot_of(setting);
+  if (!request.file || request.file->ends_with(".svg")) {
+    options.plots.push_back(std::move(request));
+    return;
+  }
   diags
       .error(Code::Usage, setting.where,
-             "`--plot` writes SVG: " + in_backticks(*options.plot) +
+             "`--plot` writes SVG: " + in_backticks(*request.file) +
                  " must end in `.svg`")
       .help(
           "name it FILE.svg; browsers show it, and `rsvg-convert` or Inkscape "
@@ -73,9 +78,10 @@ std::vector<Flag> general_flags() {
        "write to FILE; its extension sets the format", kWriting,
        [](auto& s, auto& o, auto&) { o.output.file = path_of(s); }, false,
        false, nullptr, 'o'},
-      {"plot", Takes::File, "FILE.svg", "Output",
-       "write a plot: of the error after each layer, or of memory and time",
-       "simulate plan", set_plot, false, false},
+      {"plot", Takes::File, "[NAME=]FILE.svg|NAME", "Output",
+       "write a figure of the report (default the first), or draw it here; may "
+       "repeat",
+       kWithFigures, set_plot, true, false},
       {"expand", Takes::Nothing, "", "Output",
        "show every layer and device instead of folding", kFolding,
        [](auto&, auto& o, auto&) { o.output.expand = true; }},

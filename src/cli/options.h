@@ -58,7 +58,7 @@ struct Options {
   MemoryRequest memory;
   EngineRequest engine;
   OutputOptions output;
-  std::optional<std::string> plot;  // --plot
+  std::vector<PlotRequest> plots;  // --plot
   RunOptions run;
 
   CheckRequest check;

@@ -16,6 +16,7 @@
 #include "cli/options.h"
 #include "io/fence.h"
 #include "io/paths.h"
+#include "report/figures/figures.h"
 #include "report/runner_commands.h"
 
 namespace shardplan::cli {
@@ -201,7 +202,7 @@ bool is_note(const Diagnostic& each) {
 // them among the findings.
 void place_notes(const Renderer& renderer, Diagnostics& shown, Report& report) {
   std::vector<std::string> own = std::exchange(report.notes, {});
-  if (renderer.name != "text" && renderer.name != "markdown") {
+  if (!renderer.has_notes) {
     for (std::string& note : own) {
       Diagnostic& found = shown.all().emplace_back();
       found.code = Code::Remark;
@@ -373,9 +374,45 @@ class BorrowingView {
   std::vector<Diagnostic*> owners_;  // the diagnostics that name parameters
 };
 
+// Writes the figures of --plot to their files, or has them drawn in the answer.
+// Returns false, with the reason reported, if there is no such figure or it
+// cannot be written.
+bool place_figures(Context& context, const Renderer& renderer, Report& report) {
+  std::vector<PlotRequest> wanted = context.options.plots;
+  // An SVG file is the first figure and nothing else.
+  if (renderer.name == "svg") wanted.push_back({"", std::nullopt});
+  for (const PlotRequest& request : wanted) {
+    const auto found =
+        request.figure.empty()
+            ? report.figures.begin()
+            : std::ranges::find(report.figures, request.figure, &Figure::name);
+    if (found == report.figures.end()) {
+      std::vector<std::string> names;
+      for (const Figure& figure : report.figures) names.push_back(figure.name);
+      auto problem = context.diags.error(
+          Code::Usage, {},
+          request.figure.empty()
+              ? "this report has no figure"
+              : "this report has no figure " + in_backticks(request.figure));
+      if (!names.empty()) problem.fact("it has " + quoted_names(names));
+      return false;
+    }
+    if (!request.file) {
+      found->in_text = InText::Titled;
+      continue;
+    }
+    if (!write_file(context, *request.file,
+                    svg_of(found->make(), {.title = found->title}))) {
+      return false;
+    }
+  }
+  return true;
+}
+
 Exit finish_whole(Context& context, Report report) {
   const Renderer* renderer = find_renderer(context.options.output.format);
   SHARDPLAN_CHECK(renderer != nullptr);
+  if (!place_figures(context, *renderer, report)) return Exit::CouldNotRun;
   judge_notes(report, context.diags);
   const bool hide = context.options.output.quiet && renderer->for_people;
   BorrowingView view(context.diags);
@@ -397,7 +434,10 @@ Exit finish_whole(Context& context, Report report) {
   }
   const bool among_answer =
       report.diagnostics_are_the_answer && renderer->name == "text";
-  if (renderer->for_people && !among_answer) {
+  // Whoever reads the exit code has not yet opened a file.
+  const bool unseen = to_file(context.options.output) &&
+                      context.diags.cannot_run() && !among_answer;
+  if ((renderer->for_people && !among_answer) || unseen) {
     show_diagnostics(context, shown);
   }
   return exit_of(context.diags);
@@ -554,10 +594,6 @@ bool write_file(Context& context, const std::string& path,
                 std::string_view text) {
   return write_whole(context, path,
                      [&](const TextSink& sink) { return sink(text); });
-}
-
-bool write_plot(Context& context, const Plot& plot) {
-  return write_file(context, *context.options.plot, svg_text(plot));
 }
 
 }  // namespace shardplan::cli

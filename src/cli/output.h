@@ -16,7 +16,6 @@
 #include "cli/commands.h"
 #include "report/diagnostics_text.h"
 #include "report/report.h"
-#include "report/svg_plot.h"
 
 namespace shardplan::cli {
 
@@ -32,6 +31,12 @@ struct OutputOptions {
   bool quiet = false;
   bool verbose = false;
   bool progress = true;
+};
+
+// A figure of the report that is asked for by itself.
+struct PlotRequest {
+  std::string figure;               // "": the first
+  std::optional<std::string> file;  // not set: drawn in the answer
 };
 
 // Appends items to a part of a report.
@@ -54,8 +59,8 @@ std::vector<const Diagnostic*> ranked(const Diagnostics& diags);
 // Returns the diagnostics of severity `least` and above in that order.
 Diagnostics arranged(const Diagnostics& diags, Severity least = Severity::Note);
 
-// Ends a command whose answer is a report: writes the whole report or nothing
-// to -o or stdout, then the diagnostics for people to stderr. Acts as
+// Ends a command whose answer is a report: writes the figures of --plot, then
+// the whole report or nothing to -o or stdout, then the diagnostics for people to stderr. Acts as
 // finish_incomplete() if an error prevents running; returns Findings if there
 // are errors, or if `is_finding`, and CouldNotRun if there is no report, which
 // means that the reason is reported. Sets the report's command and diagnostics.
@@ -90,11 +95,6 @@ bool report_shortened(Host& host, Diagnostics& diags);
 // (SP001), if it cannot be written.
 bool write_file(Context& context, const std::string& path,
                 std::string_view text);
-// Writes the plot to the file of --plot.
-//
-// REQUIRES: --plot is given.
-bool write_plot(Context& context, const Plot& plot);
-
 // Ends a command that has only part of its answer and an error that explains
 // why: returns CouldNotRun, and writes the incomplete report only in JSON and
 // SARIF.

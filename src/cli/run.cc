@@ -114,7 +114,10 @@ void check_written(const std::vector<Setting>& settings, Diagnostics& diags) {
   for (const Setting& setting : settings) {
     const Flag& flag = *setting.flag;
     if (flag.takes != Takes::File || flag.group != "Output") continue;
-    const auto [first, is_new] = written.emplace(path_of(setting), flag.name);
+    const std::optional<std::string> path =
+        flag.name == "plot" ? plot_of(setting).file : path_of(setting);
+    if (!path) continue;
+    const auto [first, is_new] = written.emplace(*path, flag.name);
     if (is_new) continue;
     diags.error(Code::Usage, {},
                 "`--" + std::string(first->second) + "` and `--" +

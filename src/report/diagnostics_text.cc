@@ -100,14 +100,8 @@ struct Writer {
     const std::vector<Block> blocks = blocks_of(diagnostic);
     gutter = gutter_width(blocks);
     append_title(out, diagnostic, shown(diagnostic.message, style), style);
-    for (size_t i = 0; i < blocks.size(); ++i) write_block(blocks[i], i > 0);
-    std::vector<std::string> facts = diagnostic.facts;
-    for (const Label& label : diagnostic.labels) {
-      if (!label.where && !label.text.empty()) facts.push_back(label.text);
-    }
-    if (std::string text = parameters_text(diagnostic); !text.empty()) {
-      facts.push_back(std::move(text));
-    }
+    write_blocks(blocks);
+    const std::vector<std::string> facts = facts_of(diagnostic);
     if (!blocks.empty() && !(facts.empty() && diagnostic.help.empty())) {
       gutter_line("", "");
     }
@@ -119,6 +113,10 @@ struct Writer {
       out += painted("help", Paint::Help, style) + ": " + shown(help, style) +
              "\n";
     }
+  }
+
+  void write_blocks(const std::vector<Block>& blocks) {
+    for (size_t i = 0; i < blocks.size(); ++i) write_block(blocks[i], i > 0);
   }
 
   static int gutter_width(const std::vector<Block>& blocks) {
@@ -262,6 +260,26 @@ bool write_diagnostics(const Diagnostics& diags, const Style& style,
     at = group;
   }
   return out.finish();
+}
+
+std::vector<std::string> facts_of(const Diagnostic& diagnostic) {
+  std::vector<std::string> facts = diagnostic.facts;
+  for (const Label& label : diagnostic.labels) {
+    if (!label.where && !label.text.empty()) facts.push_back(label.text);
+  }
+  if (std::string text = parameters_text(diagnostic); !text.empty()) {
+    facts.push_back(std::move(text));
+  }
+  return facts;
+}
+
+std::string places_text(const Diagnostic& diagnostic, const Style& style) {
+  std::string text;
+  const std::vector<Block> blocks = blocks_of(diagnostic);
+  Writer writer{style, text};
+  writer.gutter = Writer::gutter_width(blocks);
+  if (!blocks.empty()) writer.write_blocks(blocks);
+  return text;
 }
 
 std::string message_text(const Diagnostic& diagnostic) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "base/diagnostic.h"
 #include "report/report.h"
@@ -24,6 +25,12 @@ namespace shardplan {
 // Returns false once the sink refuses more text.
 bool write_diagnostics(const Diagnostics& diags, const Style& style,
                        const TextSink& sink);
+
+// Returns a diagnostic's facts, with labels that have no place, and with the
+// parameters that its message does not name.
+std::vector<std::string> facts_of(const Diagnostic& diagnostic);
+// Returns only the places and source lines of a diagnostic.
+std::string places_text(const Diagnostic& diagnostic, const Style& style);
 
 // Returns message, facts and help as lines for people, without places.
 std::string message_text(const Diagnostic& diagnostic);

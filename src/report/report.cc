@@ -65,22 +65,27 @@ std::function<void(const RowSink&)> rows_of_named(NamedRows named) {
 }
 
 std::span<const Renderer> renderers() {
-  static constexpr std::array<Renderer, 8> kRenderers = {{
-      {"text", "txt", "for reading in a terminal", true, false, render_text},
-      {"json", "json", "everything, for scripts and programs", false, true,
-       render_json},
+  static constexpr std::array<Renderer, 10> kRenderers = {{
+      {"text", "txt", "for reading in a terminal", true, true, false,
+       render_text},
+      {"json", "json", "everything, for scripts and programs", false, false,
+       true, render_json},
       {"markdown", "md", "tables and findings for pages and step summaries",
-       false, false, render_markdown},
+       false, true, false, render_markdown},
+      {"html", "html", "a page with figures, to read in a browser and pass on",
+       false, true, false, render_html},
+      {"svg", "svg", "the first figure (--plot writes the others)", true, true,
+       false, render_svg},
       {"csv", "csv", "the tables, for spreadsheets and scripts", true, false,
-       render_csv},
-      {"concise", "", "one line per finding, for editors to parse", false, true,
-       render_concise},
-      {"github", "", "annotations for GitHub Actions", false, true,
+       false, render_csv},
+      {"concise", "", "one line per finding, for editors to parse", false,
+       false, true, render_concise},
+      {"github", "", "annotations for GitHub Actions", false, false, true,
        render_github},
-      {"sarif", "sarif", "findings for code scanning, SARIF 2.1.0", false, true,
-       render_sarif},
-      {"junit", "xml", "findings as test results for CI servers", false, true,
-       render_junit},
+      {"sarif", "sarif", "findings for code scanning, SARIF 2.1.0", false,
+       false, true, render_sarif},
+      {"junit", "xml", "findings as test results for CI servers", false, false,
+       true, render_junit},
   }};
   return kRenderers;
 }

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -23,6 +24,7 @@
 #include "core/mesh.h"
 #include "core/spec.h"
 #include "core/types.h"
+#include "report/figure.h"
 
 namespace shardplan {
 
@@ -168,15 +170,16 @@ std::function<void(const RowSink&)> rows_of(std::vector<Row> rows);
 // Returns a producer of the rows of `named`, one by one.
 std::function<void(const RowSink&)> rows_of_named(NamedRows named);
 
-struct Style;
-
 struct Report {
   std::string command;
   std::vector<std::pair<std::string, Cell>> summary;  // JSON keys, in order
   // For people: lines above the tables.
   std::vector<std::string> headline;
-  // For people: a drawing between headline and tables, printed verbatim.
-  std::function<std::vector<std::string>(const Style&)> drawing = {};
+  // What tables and figures refer to, if nothing else owns it.
+  std::vector<std::shared_ptr<const void>> owned = {};
+  // Text and Markdown draw some of them, between headline and tables. The first
+  // is the one that `--plot FILE.svg` writes.
+  std::vector<Figure> figures;
   std::vector<Table> tables;
   // The last lines of the answer, which repeat values of its tables and
   // summary.
@@ -225,6 +228,8 @@ struct Renderer {
   std::string_view ending;   // extension of such files: "json"; empty: none
   std::string_view summary;  // one line for `list`
   bool for_people = false;   // diagnostics go to stderr, as text
+  // Whether the format shows the report's notes; else they are findings.
+  bool has_notes = false;
   // Whether the format also reports why a command could not run; else that goes
   // to stderr, as text.
   bool reports_failures = false;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <utility>
 
 #include "base/checked.h"
@@ -43,6 +44,15 @@ std::string painted(std::string_view text, Paint paint, const Style& style) {
 
 const Glyphs& glyphs(const Style& style) {
   return style.unicode ? kUnicode : kAscii;
+}
+
+std::string bar_text(double fraction, int width, std::string_view glyph) {
+  if (!(fraction > 0)) return {};
+  const int length = std::max(
+      1, static_cast<int>(std::lround(std::min(fraction, 1.0) * width)));
+  std::string bar;
+  for (int i = 0; i < length; ++i) bar += glyph;
+  return bar;
 }
 
 std::string shown(std::string_view text, const Style& style) {

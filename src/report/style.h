@@ -28,6 +28,10 @@ struct Glyphs {
 };
 const Glyphs& glyphs(const Style& style);
 
+// Returns a bar of `width` columns for a fraction of 1: at least one column for
+// more than nothing.
+std::string bar_text(double fraction, int width, std::string_view glyph);
+
 // Returns the form of a text from a file that people see: printable() and,
 // without Unicode, our own signs (`×`, `→`, ...) in ASCII.
 std::string shown(std::string_view text, const Style& style);

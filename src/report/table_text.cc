@@ -35,16 +35,6 @@ std::string ratio_text(double value) {
                                     : fmt::format("{:.3f}", value);
 }
 
-std::string bar_text(double fraction, const Style& style) {
-  if (!(fraction > 0)) return {};
-  const int longest = style.width < 80 ? 10 : 30;
-  const int length = std::max(
-      1, static_cast<int>(std::lround(std::min(fraction, 1.0) * longest)));
-  std::string bar;
-  for (int i = 0; i < length; ++i) bar += glyphs(style).block;
-  return bar;
-}
-
 template <typename Item, typename ItemText>
 std::string items_text(const std::vector<Item>& items, const Style& style,
                        ItemText text_of) {
@@ -103,7 +93,8 @@ struct CellText {
   }
   std::string operator()(YesNo flag) const { return flag.value ? "yes" : "no"; }
   std::string operator()(Bar bar) const {
-    return bar_text(bar.fraction, style);
+    return bar_text(bar.fraction, style.width < 80 ? 10 : 30,
+                    glyphs(style).block);
   }
   std::string operator()(const Names& names) const {
     return items_text(names.values, style, [&](const std::string& name) {

@@ -405,7 +405,13 @@ TEST_CASE("simulate's flags become options") {
         "1,2");
   CHECK(simulate_flags_applied("expect", "e.safetensors", diags)
             .simulate.expect == "dir/e.safetensors");
-  CHECK(simulate_flags_applied("plot", "e.svg", diags).plot == "dir/e.svg");
+  for (const char* plot : {"e.svg", "errors=e.svg", "errors"}) {
+    const auto plots = simulate_flags_applied("plot", plot, diags).plots;
+    REQUIRE(plots.size() == 1);
+    CHECK(plots[0].figure == (plot[1] == '.' ? "" : "errors"));
+    CHECK(plots[0].file.value_or("none") ==
+          (plot == std::string("errors") ? "none" : "dir/e.svg"));
+  }
   CHECK(simulate_flags_applied("vary", "tp", diags).simulate.vary ==
         std::vector<std::string>{"tp"});
   CHECK(diags.all().empty());

@@ -13,6 +13,7 @@
 #include "cli/views/columns.h"
 #include "cli/views/engine/kv_tables.h"
 #include "cli/views/engine/tables.h"
+#include "cli/views/figures/plan_figures.h"
 #include "cli/views/tables.h"
 #include "resolve/device_memory.h"
 #include "session/memory_request.h"
@@ -249,7 +250,10 @@ void add_serving(Report& report, const Serving& serving) {
   std::erase_if(report.tables, [](const Table& table) {
     return table.audience == Audience::People;
   });
-  for (Table& table : report.tables) table.audience = Audience::Programs;
+  for (Table& table : report.tables) {
+    table.audience = Audience::Programs;
+    table.named.reset();  // pages explain such tables by the rules
+  }
   add_engine_summary(serving, report.summary);
   append(report.tables, engine_tables(serving));
   append(report.notes, engine_notes(serving));
@@ -262,8 +266,10 @@ Exit run_analyze(Context& context) {
   const std::optional<Session> opened = open_session(context);
   if (!opened) return Exit::CouldNotRun;
   const Session& session = *opened;
-  const MemoryQuestion question = {options.planning, options.memory,
-                                   options.workload, options.engine};
+  WorkloadRequest workload = options.workload;
+  workload.step.has_curve = true;
+  const MemoryQuestion question = {options.planning, options.memory, workload,
+                                   options.engine};
   std::optional<MemoryAnswer> answer;
   if (check_question(question, context.diags)) {
     answer = answer_memory(question, session, Headroom::Find, context.host,
@@ -311,6 +317,10 @@ Exit run_analyze(Context& context) {
   }
   add_topology(context, report);
   append(report.notes, budget_notes(context, *answer));
+  const bool asks = options.engine.name ||
+                    asks_for_budget(options.memory, options.planning.mode);
+  add_plan_figures(session, asks ? &*answer : nullptr, options.planning.mode,
+                   report);
   return finish(context, std::move(report));
 }
 

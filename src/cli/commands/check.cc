@@ -22,6 +22,7 @@
 #include "cli/views/budget_tables.h"
 #include "cli/views/columns.h"
 #include "cli/views/engine/tables.h"
+#include "cli/views/figures/plan_figures.h"
 #include "cli/views/tables.h"
 #include "gate/baseline.h"
 #include "io/load.h"
@@ -150,11 +151,12 @@ std::optional<Report> check_report(Context& context, const Session& session) {
   if (!check_question(question, context.diags)) return std::nullopt;
   // The budget is computed only if it can be a finding: reading a million names
   // takes a while.
-  std::optional<MemoryAnswer> answer;
+  std::shared_ptr<const MemoryAnswer> answer;
   if (asks_for_budget(options.memory, options.planning.mode)) {
-    answer = answer_memory(question, session, Headroom::Leave, context.host,
-                           context.diags);
-    if (!answer) return std::nullopt;
+    auto found = answer_memory(question, session, Headroom::Leave, context.host,
+                               context.diags);
+    if (!found) return std::nullopt;
+    answer = std::make_shared<const MemoryAnswer>(*std::move(found));
   }
   if (!use_baseline(context, {{"", &context.diags}})) return std::nullopt;
   Report report;
@@ -171,6 +173,8 @@ std::optional<Report> check_report(Context& context, const Session& session) {
   }
   add_topology(context, report);
   if (answer) add_answer(context, *answer, report);
+  report.owned.push_back(answer);
+  add_plan_figures(session, answer.get(), options.planning.mode, report);
   report.headline = {verdict(context.diags, session)};
   if (const auto first = first_shown(context.diags, options.output.quiet)) {
     report.next_step =

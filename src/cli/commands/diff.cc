@@ -24,6 +24,7 @@
 #include "cli/flags.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/views/figures/plan_figures.h"
 #include "cli/views/tables.h"
 #include "core/fold.h"
 #include "gate/changes.h"
@@ -394,6 +395,11 @@ Exit diff_plans(Context& context, const std::array<RuleSide, 2>& sides) {
         folded_table(comparison, a, b, context.options.output.expand));
   }
   report.closing = {last_line(comparison, a, b, context.options.output.exact)};
+  Bars memory = before_and_after(AmountUnit::Bytes);
+  add_before_and_after("", static_cast<double>(a.memory.max),
+                       static_cast<double>(b.memory.max), memory);
+  report.figures = {{"memory", "Memory per device, before and after",
+                     [memory] { return memory; }}};
   const bool differ = !comparison.differences.empty() || !same_mesh;
   return finish(context, std::move(report),
                 differ && context.options.diff.exit_code);

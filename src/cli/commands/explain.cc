@@ -43,9 +43,7 @@ Exit run_explain(Context& context) {
     return Exit::CouldNotRun;
   }
   if (options.explain.algorithm) {
-    return finish(context,
-                  algorithm_report(options.explain, options.output.expand,
-                                   context.diags));
+    return finish(context, algorithm_report(options.explain, context.diags));
   }
   if (options.explain.matmul != nullptr) {
     return finish(context,

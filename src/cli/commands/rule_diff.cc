@@ -149,9 +149,11 @@ Exit diff_rules(Context& context, const std::array<RuleSide, 2>& sides) {
   report.headline = {sides[0].path + " → " + sides[1].path,
                      counts_text(*before, *after)};
   if (!changes.empty()) {
-    report.drawing =
-        [texts = change_texts(changes, fail_on, context.options.output.expand)](
-            const Style& style) { return change_lines(texts, style.width); };
+    const bool expand = context.options.output.expand;
+    report.figures = {{"changes", "Changes of the rules",
+                       [list = ChangeList{change_texts(
+                            changes, fail_on, expand)}] { return list; },
+                       InText::Drawn}};
   }
   report.tables = {rule_changes_table(changes, fail_on)};
   report.closing = {rule_diff_note(changes, failing)};

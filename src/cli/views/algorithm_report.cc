@@ -12,22 +12,18 @@
 #include "base/text.h"
 #include "base/words.h"
 #include "cli/flag_values.h"
-#include "report/shard_grid.h"
+#include "report/figures/shard_map.h"
 
 namespace shardplan::cli {
 namespace {
 
-constexpr size_t kMaxSteps = 24;
-constexpr size_t kMaxLines = 8;  // of one cell
-constexpr int kListWidth = 14;   // width of a list of chunks or of targets
-constexpr int kGap = 2;          // between columns
+constexpr int kListWidth = 14;  // width of a list of chunks or of targets
 
 using SentNumbers = std::vector<int64_t>;
-using ChartCell = std::vector<std::string>;  // one string per line
 
 // Chunks sent to the same rank share a line, as do targets that receive the
 // same chunks.
-ChartCell cell_of(const Step& step, size_t rank, const Style& style) {
+std::vector<std::string> cell_of(const Step& step, size_t rank) {
   std::map<std::pair<int, bool>, SentNumbers> chunks_to;
   for (const Transfer& t : step) {
     if (to_size(t.source) != rank) continue;
@@ -39,127 +35,14 @@ ChartCell cell_of(const Step& step, size_t rank, const Style& style) {
     std::ranges::sort(chunks);
     targets_of[{chunks, target.second}].push_back(target.first);
   }
-  ChartCell cell;
+  std::vector<std::string> cell;
   for (const auto& [sent, targets] : targets_of) {
-    cell.push_back(device_list_text(sent.first, kListWidth) +
-                   (style.unicode ? " → " : " -> ") + (sent.second ? "+" : "") +
+    cell.push_back(device_list_text(sent.first, kListWidth) + " → " +
+                   (sent.second ? "+" : "") +
                    device_list_text(targets, kListWidth));
   }
   return cell;
 }
-
-void shorten(ChartCell& cell) {
-  if (cell.size() <= kMaxLines) return;
-  const size_t more = cell.size() - kMaxLines + 1;
-  cell.resize(kMaxLines - 1);
-  cell.push_back("and " + std::to_string(more) + " more");
-}
-
-class Chart {
- public:
-  Chart(const Schedule& schedule, const Style& style, bool expand)
-      : schedule_(schedule), style_(style), expand_(expand) {
-    const size_t count = schedule.steps.size();
-    const size_t lead = expand || count <= kMaxSteps ? count : kMaxSteps - 2;
-    for (size_t rank = 0; rank < to_size(schedule.ranks); ++rank) {
-      widths_.push_back(display_width(title_of(rank)));
-    }
-    for (size_t step = 0; step < count; ++step) {
-      if (step >= lead && step + 1 < count) continue;
-      steps_.push_back(step);
-      auto& row = rows_.emplace_back();
-      for (size_t rank = 0; rank < widths_.size(); ++rank) {
-        row.push_back(cell_of(schedule.steps[step], rank, style));
-        if (!expand) shorten(row.back());
-        for (const std::string& line : row.back()) {
-          widths_[rank] = std::max(widths_[rank], display_width(line));
-        }
-      }
-    }
-  }
-
-  std::vector<std::string> lines() && {
-    for (size_t first = 0; first < widths_.size();) {
-      const size_t end = std::min(widths_.size(), first + fitting(first));
-      if (first > 0) lines_.emplace_back();
-      block(first, end);
-      first = end;
-      if (!expand_) {
-        note_left_out(widths_.size() - end);
-        break;
-      }
-    }
-    return std::move(lines_);
-  }
-
- private:
-  static std::string title_of(size_t rank) {
-    return "rank " + std::to_string(rank);
-  }
-
-  // Returns how many ranks, counted from `first`, fit side by side; at least
-  // one.
-  size_t fitting(size_t first) const {
-    int room = style_.width - display_width("step");
-    size_t count = 0;
-    while (first + count < widths_.size()) {
-      room -= kGap + widths_[first + count];
-      if (room < 0 && count > 0) break;
-      ++count;
-    }
-    return count;
-  }
-
-  void line(const std::string& label, const std::vector<std::string>& texts,
-            size_t first) {
-    std::string text = pad(label, display_width("step"), true);
-    for (size_t i = 0; i < texts.size(); ++i) {
-      text += std::string(kGap, ' ') + pad(texts[i], widths_[first + i]);
-    }
-    text.erase(text.find_last_not_of(' ') + 1);
-    lines_.push_back(std::move(text));
-  }
-
-  void block(size_t first, size_t end) {
-    std::vector<std::string> titles;
-    for (size_t rank = first; rank < end; ++rank) {
-      titles.push_back(title_of(rank));
-    }
-    line("step", titles, first);
-    for (size_t i = 0; i < steps_.size(); ++i) {
-      if (i > 0 && steps_[i] > steps_[i - 1] + 1) line("..", {}, first);
-      size_t height = 1;
-      for (size_t rank = first; rank < end; ++rank) {
-        height = std::max(height, rows_[i][rank].size());
-      }
-      for (size_t at = 0; at < height; ++at) {
-        std::vector<std::string> texts;
-        for (size_t rank = first; rank < end; ++rank) {
-          const ChartCell& cell = rows_[i][rank];
-          texts.push_back(at < cell.size() ? cell[at] : "");
-        }
-        line(at == 0 ? std::to_string(steps_[i] + 1) : "", texts, first);
-      }
-    }
-  }
-
-  void note_left_out(size_t ranks) {
-    const size_t steps = schedule_.steps.size() - steps_.size();
-    std::vector<std::string> parts;
-    if (ranks > 0) parts.push_back(plural(static_cast<int64_t>(ranks), "rank"));
-    if (steps > 0) parts.push_back(plural(static_cast<int64_t>(steps), "step"));
-    if (parts.empty()) return;
-    lines_.push_back(joined(parts, " and ") + " not shown (--expand)");
-  }
-
-  const Schedule& schedule_;
-  const Style& style_;
-  bool expand_;
-  std::vector<size_t> steps_;                 // shown
-  std::vector<std::vector<ChartCell>> rows_;  // [shown step][rank]
-  std::vector<int> widths_;                   // per rank
-  std::vector<std::string> lines_;
-};
 
 // More ranks show the same pattern, and all-to-all has n * n chunks.
 constexpr int64_t kMaxRanks = 256;
@@ -309,9 +192,16 @@ Table steps_table(const std::shared_ptr<const Schedule>& schedule) {
 
 }  // namespace
 
-std::vector<std::string> draw_schedule(const Schedule& schedule,
-                                       const Style& style, bool expand) {
-  return Chart(schedule, style, expand).lines();
+StepChart chart_of(const Schedule& schedule) {
+  StepChart chart;
+  chart.ranks = to_size(schedule.ranks);
+  for (const Step& step : schedule.steps) {
+    auto& row = chart.steps.emplace_back();
+    for (size_t rank = 0; rank < chart.ranks; ++rank) {
+      row.push_back(cell_of(step, rank));
+    }
+  }
+  return chart;
 }
 
 std::vector<std::string> algorithm_names() { return all_names(algorithms()); }
@@ -325,7 +215,7 @@ std::vector<std::string> collective_names() {
 }
 
 std::optional<Report> algorithm_report(const ExplainRequest& request,
-                                       bool expand, Diagnostics& diags) {
+                                       Diagnostics& diags) {
   const auto question = question_of(request, diags);
   if (!question) return std::nullopt;
   const Ranks& ranks = question->ranks;
@@ -353,9 +243,9 @@ std::optional<Report> algorithm_report(const ExplainRequest& request,
                   plural(steps, "step"), plural(schedule->chunks, "chunk")),
       legend_of(question->kind)};
   if (steps > 0) {
-    report.drawing = [schedule, expand](const Style& style) {
-      return draw_schedule(*schedule, style, expand);
-    };
+    report.figures = {{"steps", report.headline.front(),
+                       [schedule] { return chart_of(*schedule); },
+                       InText::Drawn}};
   }
   report.tables = {steps_table(schedule)};
   report.closing = notes_of(*question, sent);

@@ -23,11 +23,8 @@
 
 namespace shardplan::cli {
 
-// Draws the schedule in lines of at most style.width columns, as far as cells
-// can be that narrow. With `expand` nothing is omitted: ranks that do not fit
-// are drawn below.
-std::vector<std::string> draw_schedule(const Schedule& schedule,
-                                       const Style& style, bool expand);
+// Returns what every rank sends in each step, and to which ranks.
+StepChart chart_of(const Schedule& schedule);
 
 // `explain --algorithm ring --ranks 4`: the schedule of a collective, and how
 // much it sends compared with the minimum of any algorithm.
@@ -41,6 +38,6 @@ std::vector<std::string> collective_names();
 //
 // REQUIRES: request.algorithm is set.
 std::optional<Report> algorithm_report(const ExplainRequest& request,
-                                       bool expand, Diagnostics& diags);
+                                       Diagnostics& diags);
 
 }  // namespace shardplan::cli

@@ -133,7 +133,9 @@ Table breakdown_table(const Session& session, const Budget& budget,
   for (size_t i = 0; i < kCategories; ++i) {
     const int64_t bytes = fullest.bytes[i];
     if (bytes == 0 && i > 0) continue;
-    add(title_of(i), bytes, Bar{static_cast<double>(bytes) / most});
+    // The step's table has the bars of a whole step.
+    add(title_of(i), bytes,
+        whole ? Cell(Bar{static_cast<double>(bytes) / most}) : Cell(""));
   }
   add("total", fullest.total, whole ? limit_text(budget) : "");
   if (budget.limit && whole) {

@@ -15,6 +15,7 @@
 #include "base/checked.h"
 #include "base/text.h"
 #include "cli/views/columns.h"
+#include "cli/views/figures/plan_figures.h"
 
 namespace shardplan::cli {
 namespace {
@@ -429,6 +430,36 @@ std::string totals_text(const GateView& view, const Totals& totals) {
   return text + ".";
 }
 
+// Returns a number of one side; 0 if it does not exist there.
+double number_of(const ChangeValue& value) {
+  if (const auto* bytes = std::get_if<ChangeBytes>(&value)) {
+    return static_cast<double>(bytes->value);
+  }
+  const auto* time = std::get_if<ChangeSeconds>(&value);
+  return time == nullptr ? 0 : time->value;
+}
+
+// Adds what targets need before and after, in memory and in time.
+void add_figures(const GateView& view, Report& report) {
+  const auto add = [&](GateKind kind, const char* name, const char* title,
+                       AmountUnit unit) {
+    Bars bars = before_and_after(unit);
+    for (const GateTarget& target : view.targets) {
+      for (const GateChange& change : *target.changes) {
+        if (change.kind != kind) continue;
+        add_before_and_after(target.name, number_of(change.before),
+                             number_of(change.after), bars);
+      }
+    }
+    if (bars.bars.empty()) return;
+    report.figures.push_back({name, title, [bars] { return bars; }});
+  };
+  add(GateKind::Memory, "memory", "Memory per device, before and after",
+      AmountUnit::Bytes);
+  add(GateKind::Time, "time", "Time of a step, before and after",
+      AmountUnit::Seconds);
+}
+
 void add_people_tables(const GateView& view, Report& report) {
   if (!view.changes->empty()) {
     report.tables.push_back(people_table("general_changes", view.general,
@@ -625,6 +656,7 @@ Report gate_report(const GateView& view) {
   report.tables = {targets_table(view), changes_table(view),
                    memory_changes_table(view), time_changes_table(view)};
   add_people_tables(view, report);
+  add_figures(view, report);
   if (const auto same = same_targets(view);
       !same.empty() && totals.changed > 0) {
     report.closing.push_back("Unchanged: " + some_names(same) + ".");

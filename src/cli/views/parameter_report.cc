@@ -15,7 +15,7 @@
 #include "core/plan.h"
 #include "core/rules.h"
 #include "gate/changes.h"
-#include "report/shard_grid.h"
+#include "report/figures/shard_map.h"
 #include "resolve/match.h"
 
 namespace shardplan::cli {
@@ -355,10 +355,8 @@ std::optional<Report> shard_report(Context& context, const Session& session,
                          views_text(mesh) + ": " +
                          plural(mesh.devices(), "device"),
                      "device ids in boxes; " + drawn_text(*map)};
-  const bool expand = context.options.output.expand;
-  report.drawing = [map, expand](const Style& style) {
-    return draw_shards(*map, style.width, expand);
-  };
+  report.figures = {{"shards", "Shards of " + title,
+                     [map] { return ShardMap{map}; }, InText::Drawn}};
   report.tables = {dimensions_table(p, mesh, policy),
                    shards_table(p, mesh, policy, rank)};
   report.closing = notes_of_parameter(p, session.plan, rank);

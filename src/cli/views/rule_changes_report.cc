@@ -307,18 +307,6 @@ std::vector<std::string> ordered_labels(const ContestGroup& group,
   return labels;
 }
 
-constexpr int kColumnGap = 2;
-constexpr int kFoldedIndent = 4;
-
-void add_wrapped(const std::string& text, int width,
-                 std::vector<std::string>& lines) {
-  if (text.empty()) return;
-  const std::string indent(kFoldedIndent, ' ');
-  for (const std::string& line : wrapped_words(text, width - kFoldedIndent)) {
-    lines.push_back(indent + line);
-  }
-}
-
 struct ChangeRow {
   const RuleSetChange& change;
   bool fails = false;
@@ -404,50 +392,6 @@ std::vector<ChangeText> change_texts(const std::vector<RuleSetChange>& changes,
     add_ending(change, fail_on, texts.back());
   }
   return texts;
-}
-
-std::vector<std::string> change_lines(const std::vector<ChangeText>& texts,
-                                      int width) {
-  int what = 0;
-  int places = 0;
-  int detail = 0;
-  for (const ChangeText& text : texts) {
-    what = std::max(what, display_width(text.what));
-    places = std::max(places, display_width(text.places));
-    detail = std::max(detail, display_width(text.detail));
-  }
-  std::vector<std::string> lines;
-  const bool fit = what + places + detail + 2 * kColumnGap <= width;
-  for (const ChangeText& text : texts) {
-    if (fit) {
-      std::string line = pad(text.what, what + kColumnGap);
-      line += text.detail.empty()
-                  ? text.places
-                  : pad(text.places, places + kColumnGap) + text.detail;
-      lines.push_back(line.substr(0, line.find_last_not_of(' ') + 1));
-      continue;
-    }
-    const bool has_place = !text.places.empty();
-    const std::string gap(kColumnGap, ' ');
-    std::string whole = text.what;
-    if (has_place) whole += gap + text.places;
-    if (!text.detail.empty()) whole += gap + text.detail;
-    if (display_width(whole) <= width) {
-      lines.push_back(whole);
-      continue;
-    }
-    const bool beside =
-        display_width(text.what) + kColumnGap + display_width(text.places) <=
-        width;
-    lines.push_back(text.what);
-    if (has_place && beside) {
-      lines.back() += gap + text.places;
-    } else if (has_place) {
-      add_wrapped(text.places, width, lines);
-    }
-    add_wrapped(text.detail, width, lines);
-  }
-  return lines;
 }
 
 Table rule_changes_table(const std::vector<RuleSetChange>& changes,

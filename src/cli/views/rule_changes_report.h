@@ -12,13 +12,6 @@
 
 namespace shardplan::cli {
 
-// A change as people read it.
-struct ChangeText {
-  std::string what;    // "`activation_exp` loses `expert` to `experts`"
-  std::string places;  // "base.yml:82 → base.yml:81"
-  std::string detail;  // "[data, expert] → [data]; matters where `expert` > 1"
-};
-
 // Returns the changes as texts. Contests that differ only in their label or
 // only in their rival share a line, unless `expand`. A change that fails under
 // `fail_on` says so.
@@ -31,12 +24,6 @@ std::string change_sentence(const RuleSetChange& change);
 
 // Returns the change as one of a gate's changes.
 GateChange gate_change(const RuleSetChange& change);
-
-// Returns one line per change, in aligned columns if all lines fit in `width`.
-// Otherwise a change that is too long continues below with its detail and any
-// other text that does not fit.
-std::vector<std::string> change_lines(const std::vector<ChangeText>& texts,
-                                      int width);
 
 // Returns the table `gate_changes` with a row per change, whose target is null.
 Table rule_changes_table(const std::vector<RuleSetChange>& changes,

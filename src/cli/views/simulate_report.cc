@@ -612,7 +612,7 @@ Report simulate_report(const Context& context, const SimulateInput& input,
   report.tables = {collectives_table(program, outcome),
                    activations_table(input, program, options.output.expand)};
   if (!input.given.empty()) append_given(input, report);
-  append_precision(input, runs, flags, options.plot.has_value(),
+  append_precision(input, runs, flags, !options.plots.empty(),
                    options.output.expand, report);
   report.closing.push_back(work_line(outcome));
   report.closing.push_back(outcome.collectives.empty()

@@ -16,7 +16,6 @@
 #include "core/mesh.h"
 #include "graph/graph.h"
 #include "report/report.h"
-#include "report/svg_plot.h"
 #include "sim/simulate.h"
 
 namespace shardplan::cli {

@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "base/words.h"
 #include "cli/views/columns.h"
+#include "cli/views/figures/plan_figures.h"
 
 namespace shardplan::cli {
 namespace {
@@ -381,6 +382,80 @@ std::string compared_text(const std::vector<SweepPoint>& points) {
   return !points.empty() && points.front().serving ? "sequences" : "memory";
 }
 
+// Returns what distinguishes a point: its mesh, views, workload, device, ...
+std::string label_of(const SweepPoint& point, const SweepMesh& of,
+                     const Shown& shown) {
+  std::string text = mesh_text(of.mesh);
+  const auto add = [&](bool is_shown, const std::string& what) {
+    if (is_shown) text += ", " + what;
+  };
+  add(shown.views, named_views(of.mesh));
+  add(shown.hardware, point.device);
+  add(shown.batch, "batch " + std::to_string(point.batch.value_or(0)));
+  add(shown.seq, std::to_string(point.seq.value_or(0)) + " tokens");
+  if (point.step) {
+    add(shown.microbatches,
+        std::to_string(point.step->microbatches) + " micro-batches");
+    add(shown.remat, "remat " + point.step->remat);
+  }
+  return text;
+}
+
+// Returns the points that can run, in order; all of them if none can.
+std::vector<size_t> possible(const std::vector<SweepPoint>& points,
+                             const std::vector<SweepMesh>& meshes) {
+  std::vector<size_t> order = sorted(points, meshes);
+  const std::vector<bool> impossible = impossible_points(points, meshes);
+  if (contains(impossible, false)) {
+    std::erase_if(order, [&](size_t i) { return impossible[i]; });
+  }
+  return order;
+}
+
+Bars memory_of(const std::vector<SweepPoint>& points,
+               const std::vector<SweepMesh>& meshes) {
+  const Shown shown = shown_of(points, meshes);
+  const bool has_steps = points.front().step.has_value();
+  Bars bars;
+  bars.parts = {"at least", "to the estimate", "to the upper end"};
+  bars.colours = {0, 6, 11};
+  if (!has_steps) bars.parts = {"memory"};
+  for (const size_t i : possible(points, meshes)) {
+    const SweepPoint& point = points[i];
+    Bars::Bar& bar = bars.bars.emplace_back();
+    bar.label = label_of(point, meshes[point.mesh], shown);
+    if (!has_steps) {
+      bar.values = {static_cast<double>(point.total)};
+      continue;
+    }
+    const auto least = static_cast<double>(point.step->lower);
+    const auto estimate =
+        std::max(static_cast<double>(point.step->estimate), least);
+    const auto most =
+        std::max(static_cast<double>(point.step->upper), estimate);
+    bar.values = {least, estimate - least, most - estimate};
+  }
+  if (!shown.hardware) bars.limit = limit_of(points.front().limit);
+  return bars;
+}
+
+Bars times_of(const std::vector<SweepPoint>& points,
+              const std::vector<SweepMesh>& meshes) {
+  const Shown shown = shown_of(points, meshes);
+  Bars bars;
+  bars.unit = AmountUnit::Seconds;
+  bars.parts = {"estimate"};
+  for (const size_t i : possible(points, meshes)) {
+    const SweptTimes& times = points[i].times;
+    const auto* found = std::ranges::find_if(
+        times.of, [](const auto& time) { return time.has_value(); });
+    if (found == times.of.end()) continue;
+    bars.bars.push_back(
+        {label_of(points[i], meshes[points[i].mesh], shown), {(**found)[1]}});
+  }
+  return bars;
+}
+
 }  // namespace
 
 std::string common_text(const std::vector<SweepPoint>& points,
@@ -507,6 +582,22 @@ std::vector<Table> frontier_tables(const std::vector<SweepPoint>& points,
       table_of("frontier", "", best,
                program_columns(points, shown_of(points, meshes)),
                Audience::Programs)};
+}
+
+std::vector<Figure> sweep_figures(const std::vector<SweepPoint>& points,
+                                  const std::vector<SweepMesh>& meshes) {
+  if (points.empty()) return {};
+  std::vector<Figure> figures = {{"memory", "Memory per device, best first",
+                                  [&] { return memory_of(points, meshes); }}};
+  const bool timed = std::ranges::any_of(points, [](const SweepPoint& point) {
+    return std::ranges::any_of(
+        point.times.of, [](const auto& time) { return time.has_value(); });
+  });
+  if (timed) {
+    figures.push_back(
+        {"time", "Time, best first", [&] { return times_of(points, meshes); }});
+  }
+  return figures;
 }
 
 }  // namespace shardplan::cli

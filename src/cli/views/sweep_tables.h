@@ -37,4 +37,8 @@ std::string left_out_text(const std::vector<SweepPoint>& points,
 std::vector<Table> frontier_tables(const std::vector<SweepPoint>& points,
                                    const std::vector<SweepMesh>& meshes);
 
+// Returns the memory of the best points, and their times if these are known.
+std::vector<Figure> sweep_figures(const std::vector<SweepPoint>& points,
+                                  const std::vector<SweepMesh>& meshes);
+
 }  // namespace shardplan::cli

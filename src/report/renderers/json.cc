@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One JSON object, written as it is produced: `schema`, `command`, `summary`,
-// `tables` and `diagnostics`. Each row is one line, so line-based tools can
-// compare reports.
+// `tables`, `figures` (if there are any) and `diagnostics`. Each row is one
+// line, so line-based tools can compare reports.
 #include "report/json.h"
 
 #include <utility>
@@ -9,6 +9,7 @@
 #include "base/checked.h"
 #include "base/plain_json.h"
 #include "base/text.h"
+#include "report/figures/figures.h"
 #include "report/output.h"
 #include "report/renderers/renderers.h"
 #include "report/report.h"
@@ -143,6 +144,24 @@ void write_tables(const Report& report, Output& out) {
   lines.close('}');
 }
 
+void write_figures(const Report& report, Output& out) {
+  std::string& text = out.buffer();
+  text += "  \"figures\": [";
+  Lines lines(text, "    ");
+  for (const Figure& figure : report.figures) {
+    if (out.refused()) return;
+    lines.next();
+    text += "{\"name\": ";
+    append_printable_json(text, figure.name);
+    text += ", \"title\": ";
+    append_prose_json(text, figure.title);
+    append_figure_json(text, figure.make());
+    text += '}';
+    out.drain();
+  }
+  lines.close(']');
+}
+
 // Appends the key of a member, after a comma unless it is the first of its
 // object.
 void append_member(std::string& text, std::string_view key) {
@@ -265,6 +284,10 @@ void render_json(const Report& report, const Style&, const TextSink& sink) {
   text += ",\n";
   write_tables(report, out);
   text += ",\n";
+  if (!report.figures.empty()) {
+    write_figures(report, out);
+    text += ",\n";
+  }
   write_diagnostic_rows(report, out);
   text += "\n}\n";
   out.finish();

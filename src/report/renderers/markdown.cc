@@ -12,6 +12,7 @@
 #include "base/checked.h"
 #include "base/text.h"
 #include "base/words.h"
+#include "report/figures/figures.h"
 #include "report/output.h"
 #include "report/renderers/renderers.h"
 #include "report/report.h"
@@ -251,6 +252,7 @@ void render_markdown(const Report& report, const Style& style,
   // A page does not have a terminal's limits.
   Style plain;
   plain.exact = style.exact;
+  plain.expand = style.expand;
   if (report.most_bytes > 0) {
     render_within(report, plain, sink);
     return;
@@ -259,7 +261,11 @@ void render_markdown(const Report& report, const Style& style,
   Page page(plain, out);
   page.heading("shardplan " + report.command);
   page.paragraph(report.headline);
-  if (report.drawing) page.verbatim(report.drawing(plain));
+  for (const Figure& figure : report.figures) {
+    if (figure.in_text == InText::No) continue;
+    if (figure.in_text == InText::Titled) page.paragraph({figure.title});
+    page.verbatim(lines_of(figure.make(), plain));
+  }
   for (const Table& table : report.tables) {
     if (table.audience != Audience::Programs) page.table(table);
   }

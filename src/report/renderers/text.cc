@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Text for a terminal: blocks of lines separated by empty lines. They are the
-// headline, the findings if they are the answer, a drawing, the tables, and at
+// headline, the findings if they are the answer, figures, the tables, and at
 // the end the notes with the next step.
 #include "report/diagnostics_text.h"
+#include "report/figures/figures.h"
 #include "report/output.h"
 #include "report/renderers/renderers.h"
 #include "report/style.h"
@@ -59,9 +60,13 @@ void render_text(const Report& report, const Style& style,
   if (report.diagnostics_are_the_answer && report.diagnostics != nullptr) {
     blocks.findings(*report.diagnostics);
   }
-  if (report.drawing) {
+  for (const Figure& figure : report.figures) {
+    if (figure.in_text == InText::No) continue;
     blocks.start();
-    for (const std::string& line : report.drawing(style)) {
+    if (figure.in_text == InText::Titled) {
+      blocks.line(figure.title, Paint::Bold);
+    }
+    for (const std::string& line : lines_of(figure.make(), style)) {
       blocks.line(line, Paint::Plain);
     }
   }

@@ -11,6 +11,7 @@
 #include "cli/commands/requests.h"
 #include "cli/views/algorithm_report.h"
 #include "comm/collective.h"
+#include "report/figures/figures.h"
 #include "tests/support/memory_host.h"
 
 namespace shardplan::cli {
@@ -127,6 +128,11 @@ Style style_of(int width, bool unicode = true) {
 
 Schedule schedule_of(const char* algorithm, CollectiveKind kind, int ranks) {
   return find_algorithm(algorithm)->schedule(kind, {ranks, 1});
+}
+
+Lines draw_schedule(const Schedule& schedule, Style style, bool expand) {
+  style.expand = expand;
+  return lines_of(chart_of(schedule), style);
 }
 
 TEST_CASE("a row per step says who sends which chunks to whom") {
@@ -256,9 +262,11 @@ TEST_CASE("every algorithm has a chart of every kind that it lists") {
       request.ranks = 8;
       if (request.algorithm == "hierarchical") request.inner = 4;
       Diagnostics diags;
-      const auto report = algorithm_report(request, false, diags);
+      const auto report = algorithm_report(request, diags);
       REQUIRE(report.has_value());
-      CHECK(report->drawing(Style())[0].starts_with("step  rank 0"));
+      REQUIRE(report->figures.size() == 1);
+      CHECK(lines_of(report->figures[0].make(), Style())[0].starts_with(
+          "step  rank 0"));
       ++charts;
     }
   }

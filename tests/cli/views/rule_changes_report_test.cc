@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include "report/figures/figures.h"
+
 namespace shardplan::cli {
 namespace {
 
@@ -41,13 +43,13 @@ TEST_CASE("lines are columns where all fit, and fold where one does not") {
   const std::vector<ChangeText> texts = {
       {"`a` loses `tp`", "x:1 → y:2", "P(tp) → P()"},
       {"`bbb` is new", "y:3", ""}};
-  CHECK(change_lines(texts, 80) ==
+  CHECK(lines_of(ChangeList{texts}, {.width = 80}) ==
         std::vector<std::string>{"`a` loses `tp`  x:1 → y:2  P(tp) → P()",
                                  "`bbb` is new    y:3"});
-  CHECK(change_lines(texts, 30) ==
+  CHECK(lines_of(ChangeList{texts}, {.width = 30}) ==
         std::vector<std::string>{"`a` loses `tp`  x:1 → y:2", "    P(tp) → P()",
                                  "`bbb` is new  y:3"});
-  CHECK(change_lines(texts, 20) ==
+  CHECK(lines_of(ChangeList{texts}, {.width = 20}) ==
         std::vector<std::string>{"`a` loses `tp`", "    x:1 → y:2",
                                  "    P(tp) → P()", "`bbb` is new  y:3"});
 }

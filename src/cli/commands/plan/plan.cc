@@ -236,9 +236,6 @@ Exit run_plan(Context& context) {
     report.notes.push_back("wrote rules, mesh and views to " +
                            in_backticks(*path));
   }
-  if (context.options.plot && !write_plot(context, memory_and_time(*planned))) {
-    return Exit::CouldNotRun;
-  }
   if (!hand_over(context, all_flags(context.options, *planned), report)) {
     return Exit::CouldNotRun;
   }

@@ -14,6 +14,7 @@
 #include "base/words.h"
 #include "cli/commands/workload/step.h"
 #include "cli/output.h"
+#include "cli/views/figures/plan_figures.h"
 #include "core/plan.h"
 #include "search/plan_search.h"
 
@@ -444,6 +445,10 @@ void add_plan(const PlannedTraining& planned, Report& report) {
   if (planned.winner) {
     add_plan_tables(planned, report);
     add_frontier(planned, report);
+    report.figures.push_back({"plans", "Memory and time of the fastest plans",
+                              [&] { return memory_and_time(planned); }});
+    add_plan_figures(planned.winner->session, &planned.winner->answer,
+                     Mode::Train, report);
   }
   add_why_not(planned, report);
   add_rejected(answer, report);

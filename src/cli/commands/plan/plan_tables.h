@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "report/report.h"
-#include "report/svg_plot.h"
 #include "session/planning/planner.h"
 
 namespace shardplan::cli {

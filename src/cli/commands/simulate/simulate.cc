@@ -25,16 +25,16 @@
 #include "cli/flags.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/views/figures/plan_figures.h"
 #include "cli/views/simulate_report.h"
 #include "findings/findings.h"
-#include "report/svg_plot.h"
 
 namespace shardplan::cli {
 namespace {
 
 // Returns whether there will be errors to compare or to plot.
 bool has_errors_to_show(const Context& context, const SimulateInput& input) {
-  const auto& plot = context.options.plot;
+  const bool plot = !context.options.plots.empty();
   const auto& vary = context.options.simulate.vary;
   if (!plot && vary.empty()) return true;
   const std::string flag = plot ? "--plot" : "--vary";
@@ -331,12 +331,15 @@ Exit run_simulate(Context& context) {
   }
   const auto variants = run_variants(context, *input, program, outcome);
   if (!variants) return Exit::CouldNotRun;
-  if (context.options.plot &&
-      !write_plot(context, error_plot(input->graph, *variants))) {
-    return Exit::CouldNotRun;
+  Report report =
+      simulate_report(context, *input, program, *variants, expected);
+  if (!input->graph.probes.empty() && input->source != ValueSource::Field) {
+    report.figures.push_back({"errors", "Error by layer", [&] {
+                                return error_plot(input->graph, *variants);
+                              }});
   }
-  return finish(context,
-                simulate_report(context, *input, program, *variants, expected));
+  report.figures.push_back(mesh_figure(variants->front().mesh));
+  return finish(context, std::move(report));
 }
 
 std::vector<Flag> simulate_flags() {

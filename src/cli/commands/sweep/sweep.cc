@@ -630,6 +630,7 @@ Exit run_sweep(Context& context) {
   const bool expand = context.options.output.expand;
   report.tables.push_back(sorted_points(sweep->points, sweep->meshes, expand));
   report.tables.push_back(points_table(sweep->points, sweep->meshes));
+  report.figures = sweep_figures(sweep->points, sweep->meshes);
   if (const auto& files = context.options.memory.calibrate; !files.empty()) {
     report.notes.push_back("calibrated with " + joined(files, ", ", " and "));
   }

@@ -26,8 +26,8 @@ ByteBracket byte_bracket(const Ends& ends) {
   return {ends[0], ends[1], ends[2]};
 }
 
-// Returns the bytes of categories of memory: for people with their total, for
-// programs with their sources, if any.
+// Returns the bytes of categories of memory: for people with their total and
+// bars of the estimate, for programs with their sources, if any.
 template <typename Category>
 Table categories_table(std::string id, std::string title,
                        const std::vector<Category>& categories,
@@ -42,11 +42,20 @@ Table categories_table(std::string id, std::string title,
        {right("estimate"), [](auto& each) { return ByteSize{each.bytes[1]}; }},
        {right("upper", "at most"),
         [](auto& each) { return ByteSize{each.bytes[2]}; }},
+       {left("share", ""),
+        [&](auto& each) {
+          return Bar{static_cast<double>(each.bytes[1]) /
+                     static_cast<double>(std::max<int64_t>(total[1], 1))};
+        },
+        for_people},
        {left("source"), source, !for_people && source != nullptr}},
       audience_of(for_people));
   if (for_people) {
-    table.footer = Row{"total", ByteSize{total[0]}, ByteSize{total[1]},
-                       ByteSize{total[2]}};
+    table.footer = Row{"total",
+                       ByteSize{total[0]},
+                       ByteSize{total[1]},
+                       ByteSize{total[2]},
+                       {}};
   }
   return table;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "report/shard_grid.h"
+#include "report/figures/shard_map.h"
 
 #include <algorithm>
 #include <string>

@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "report/svg_plot.h"
-
 #include <cmath>
 #include <limits>
 #include <regex>
 
 #include <doctest/doctest.h>
 
+#include "report/figures/figures.h"
 #include "tests/support/property.h"
 
 namespace shardplan {
 namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
+
+std::string svg_text(const Plot& plot) {
+  return svg_of(plot, {.title = plot.title});
+}
 
 Plot small() {
   return {"Errors",
@@ -31,7 +34,7 @@ int count(const std::string& text, const std::string& part) {
   return found;
 }
 
-TEST_CASE("svg_plot: a plot of two lines") {
+TEST_CASE("plot: a plot of two lines") {
   CHECK(
       svg_text(small()) ==
       R"svg(<svg xmlns="http://www.w3.org/2000/svg" width="758" height="456" viewBox="0 0 758 456" role="img" font-family="system-ui, 'Segoe UI', 'DejaVu Sans', Helvetica, Arial, sans-serif" fill="#222222">
@@ -67,21 +70,21 @@ TEST_CASE("svg_plot: a plot of two lines") {
 )svg");
 }
 
-TEST_CASE("svg_plot: texts cannot break out of their elements") {
+TEST_CASE("plot: texts cannot break out of their elements") {
   Plot plot = small();
   plot.title = "a < b & \"c\" > d";
   plot.series[0].name = "</text><script>";
   plot.x_labels[0] = "\x1b[2J\xff";
   const std::string text = svg_text(plot);
-  CHECK(text.find("a &lt; b &amp; &quot;c&quot; &gt; d</text>") != std::string::npos);
+  CHECK(text.find("a &lt; b &amp; &quot;c&quot; &gt; d</text>") !=
+        std::string::npos);
   CHECK(text.find("&lt;/text&gt;&lt;script&gt;") != std::string::npos);
   CHECK(text.find("<script") == std::string::npos);
   CHECK(text.find('\x1b') == std::string::npos);
   CHECK(text.find('\xff') == std::string::npos);
 }
 
-TEST_CASE(
-    "svg_plot: what a logarithm has no place for is marked at the border") {
+TEST_CASE("plot: what a logarithm has no place for is marked at the border") {
   Plot plot = small();
   const std::string plain = svg_text(plot);
   CHECK(plain.find("triangles") == std::string::npos);
@@ -100,7 +103,7 @@ TEST_CASE(
   CHECK(count(path[1], "L") == 1);
 }
 
-TEST_CASE("svg_plot: many layers have fewer labels and no markers") {
+TEST_CASE("plot: many layers have fewer labels and no markers") {
   Plot plot{"t", "x", "y", {}, {{"a", {}}}};
   for (int i = 0; i < 100; ++i) {
     plot.x_labels.push_back("layer " + std::to_string(i));
@@ -111,7 +114,7 @@ TEST_CASE("svg_plot: many layers have fewer labels and no markers") {
   CHECK(count(text, "a3 3 0") == 0);
 }
 
-TEST_CASE("svg_plot: nothing to show is a plot too") {
+TEST_CASE("plot: nothing to show is a plot too") {
   CHECK(svg_text({}).find("</svg>") != std::string::npos);
   const Plot empty{"t", "x", "y", {}, {{"a", {}}}};
   CHECK(svg_text(empty).find(">a</text>") != std::string::npos);
@@ -158,7 +161,7 @@ double any_height() {
   }
 }
 
-TEST_CASE("svg_plot: whatever the numbers, all is inside the view box") {
+TEST_CASE("plot: whatever the numbers, all is inside the view box") {
   CHECK(holds([] {
     const int labels = draw_in(0, 30);
     Plot plot{"t", "x", "y", {}, {}};
@@ -190,7 +193,7 @@ std::vector<double> ticks(const std::string& text) {
   return result;
 }
 
-TEST_CASE("svg_plot: ticks are few, round and around all points") {
+TEST_CASE("plot: ticks are few, round and around all points") {
   CHECK(holds([] {
     const double low = draw_in(1, 1000) * std::pow(10.0, draw_in(-30, 10));
     const double high = low * std::pow(1.5, draw_in(0, 60));

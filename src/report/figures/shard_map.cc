@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "report/shard_grid.h"
+#include "report/figures/shard_map.h"
 
 #include <algorithm>
 #include <climits>
@@ -9,6 +9,7 @@
 #include "base/checked.h"
 #include "base/text.h"
 #include "base/words.h"
+#include "report/figures/figures.h"
 
 namespace shardplan {
 namespace {
@@ -283,6 +284,10 @@ std::vector<std::string> draw_shards(const DeviceSlices& map, int width,
                     " are left out; `--expand` draws all");
   }
   return lines;
+}
+
+std::vector<std::string> lines_of(const ShardMap& map, const Style& style) {
+  return draw_shards(*map.slices, style.width, style.expand);
 }
 
 }  // namespace shardplan
