@@ -193,7 +193,8 @@ kUnnamed = r"""
 """
 
 kTooWide = "document.documentElement.scrollWidth - innerWidth"
-kOpened = "!document.getElementById('data') || !document.getElementById('unopened')"
+kOpened = ("!document.getElementById('data') || "
+           "!document.getElementById('explorer').hidden")
 
 
 class Run:
@@ -358,6 +359,27 @@ def check_use(run, path):
     page.close()
 
 
+def check_plain(run, path):
+    """Without DecompressionStream, and on paper, there is a plain table."""
+    page = run.browser.open(path)
+    page.call("Page.addScriptToEvaluateOnNewDocument",
+              source="delete window.DecompressionStream")
+    page.call("Page.navigate", url=page.url)
+    page.wait_for("document.readyState === 'complete'")
+    rows = page.evaluate("document.querySelectorAll('#plain tbody tr').length")
+    run.check(rows > 3, f"{rows} kinds of parameters")
+    run.check(page.evaluate("document.getElementById('explorer').hidden"),
+              "nothing is opened")
+    run.check(not page.complaints, str(page.complaints[:2]))
+    page.close()
+    page = run.open(path)
+    shown = "document.getElementById('plain').checkVisibility()"
+    run.check(not page.evaluate(shown), "both tables are shown")
+    page.call("Emulation.setEmulatedMedia", media="print")
+    run.check(page.evaluate(shown), "paper lacks the parameters")
+    page.close()
+
+
 def check_hostile(run):
     parameters = {name: {"shape": [8, 8], "dtype": "f32"} for name in kHostile}
     model = run.file("hostile.json", json.dumps({"parameters": parameters}))
@@ -416,6 +438,7 @@ def main():
         for name, path in paths.items():
             check_looks(run, name, path)
         check_use(run, paths["check"])
+        check_plain(run, paths["check"])
         check_hostile(run)
         check_large(run)
     finally:

@@ -93,6 +93,37 @@ std::optional<Answer> targets_answer(const Report& report) {
                 Tone::Good};
 }
 
+// Returns what two plans or two sets of rules do not have in common.
+std::optional<Answer> changes_answer(const Report& report) {
+  if (has_key(report, "lost_axes")) {
+    const int64_t changes = count_of(report, "changes");
+    const int64_t lost = count_of(report, "lost_axes");
+    if (changes == 0) return Answer{"No rule changed.", Tone::Good};
+    std::string text = plural(changes, "change");
+    if (lost > 0) {
+      text += ", " + count_text(lost) +
+              (lost == 1 ? " of which loses axes" : " of which lose axes");
+    }
+    return Answer{text + ".", count_of(report, "failed") > 0 ? Tone::Bad
+                              : lost > 0                     ? Tone::Doubtful
+                                                             : Tone::Plain};
+  }
+  const auto* before = value_of<ByteSize>(report, "memory_per_device_before");
+  const auto* after = value_of<ByteSize>(report, "memory_per_device_after");
+  if (before == nullptr || after == nullptr) return std::nullopt;
+  const int64_t changes = count_of(report, "changed") +
+                          count_of(report, "added") +
+                          count_of(report, "removed");
+  if (changes == 0) {
+    return Answer{"Both plans place all parameters alike.", Tone::Good};
+  }
+  return Answer{plural(changes, "parameter") +
+                    (changes == 1 ? " differs" : " differ") +
+                    ": a device holds " + bytes_text(before->value) +
+                    " before and " + bytes_text(after->value) + " after.",
+                Tone::Plain};
+}
+
 // Returns how many configurations of a sweep fit.
 std::optional<Answer> sweep_answer(const Report& report) {
   const auto* fitting = value_of<Count>(report, "fitting");
@@ -125,8 +156,10 @@ std::optional<Answer> findings_answer(const Report& report) {
   const int64_t errors = report.diagnostics->count(Severity::Error);
   const int64_t warnings = report.diagnostics->count(Severity::Warning);
   if (errors + warnings == 0) {
-    // Findings about the meshes of a sweep are in its rows.
-    if (has_key(report, "points")) return std::nullopt;
+    // Other commands look for no problems; a sweep has them in its rows.
+    if (!has_key(report, "errors") || has_key(report, "points")) {
+      return std::nullopt;
+    }
     return Answer{"No problems found.", Tone::Good};
   }
   std::vector<std::string> parts;
@@ -140,8 +173,8 @@ std::optional<Answer> findings_answer(const Report& report) {
 
 std::vector<Answer> answers_of(const Report& report) {
   std::vector<Answer> answers;
-  for (auto* answer : {run_answer, targets_answer, sweep_answer, fit_answer,
-                       time_answer, findings_answer}) {
+  for (auto* answer : {run_answer, targets_answer, changes_answer, sweep_answer,
+                       fit_answer, time_answer, findings_answer}) {
     if (auto found = answer(report)) answers.push_back(*std::move(found));
   }
   return answers;

@@ -388,9 +388,9 @@ async function start() {
   const stored = document.getElementById("data");
   if (!stored || !("DecompressionStream" in window)) return;
   const data = await openData(stored.textContent);
-  document.getElementById("unopened").remove();
   const place = document.getElementById("explorer");
   place.hidden = false;
+  place.parentElement.classList.add("opened");
   const explorer = new Explorer(data, place);
   // A module of the treemap shows its parameters.
   document.addEventListener("click", (event) => {

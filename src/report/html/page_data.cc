@@ -189,6 +189,40 @@ const Table* named_table(const Report& report) {
   return nullptr;
 }
 
+Table alike_table(const Report& report) {
+  const Table& table = *named_table(report);
+  std::vector<size_t> shown;
+  for (const char* id :
+       {"dtype", "shape", "spec", "bytes_per_device", "replicas"}) {
+    if (const auto column = column_of(table, id)) shown.push_back(*column);
+  }
+  const std::vector<Row> rests = table.named->rests();
+  std::vector<std::string> first(rests.size());
+  std::vector<int64_t> count(rests.size());
+  std::vector<size_t> order;
+  table.named->each([&](std::string_view name, size_t rest) {
+    if (count[rest]++ > 0) return;
+    first[rest] = name;
+    order.push_back(rest);
+  });
+  std::vector<Row> rows;
+  for (const size_t rest : order) {
+    Row& row = rows.emplace_back(Row{first[rest], Count{count[rest]}});
+    for (const size_t column : shown) row.push_back(rests[rest][column]);
+  }
+  Table alike;
+  alike.id = "alike";
+  alike.title = "The first of the parameters that are sharded alike";
+  alike.columns = {elastic("parameter"), right("count", "how many")};
+  for (const size_t column : shown) {
+    const Column& of = table.columns[column];
+    const bool is_number = of.id == "bytes_per_device" || of.id == "replicas";
+    alike.columns.push_back(is_number ? right(of.id) : left(of.id));
+  }
+  alike.rows = rows_of(std::move(rows));
+  return alike;
+}
+
 std::string page_data(const Report& report, const Style& style) {
   const Table& table = *named_table(report);
   const Named named = named_rows(table);

@@ -12,6 +12,13 @@ namespace shardplan {
 // Returns the table whose rows are named, if the report has one.
 const Table* named_table(const Report& report);
 
+// Returns a row for each distinct rest, with how many parameters have it, the
+// name of the first, and what browsers show of each. Browsers that cannot open
+// the data show this table, and so does paper.
+//
+// REQUIRES: named_table() is not null.
+Table alike_table(const Report& report);
+
 // Returns a JSON object:
 //
 //   title        what a name is: "parameter"

@@ -359,14 +359,16 @@ class HtmlPage {
     heading("parameters", "Parameters");
     const std::string data = page_data(report_, style_);
     if (data.size() > kMostData) {
-      put("<p>There are too many parameters for a page. <code>shardplan "
-          "resolve</code> prints them.</p>\n</section>\n");
+      put("<p>There are too many parameters to search in a page. "
+          "<code>shardplan resolve</code> prints them.</p>\n");
+      table(alike_table(report_));
+      put("</section>\n");
       return;
     }
     data_ = packed(data);
-    put("<p id=\"unopened\">This browser cannot open the compressed table of "
-        "all parameters. <code>shardplan resolve</code> prints it.</p>\n"
-        "<div id=\"explorer\" hidden></div>\n</section>\n");
+    put("<div id=\"plain\">\n");
+    table(alike_table(report_));
+    put("</div>\n<div id=\"explorer\" hidden></div>\n</section>\n");
   }
 
   void notes() {

@@ -172,6 +172,20 @@ TEST_CASE("html: the headline is what the summary says") {
   CHECK(first() == "1 of 3 targets fails.");
   report.summary = {{"fitting", Count{0}}, {"points", Count{7}}};
   CHECK(first() == "0 of 7 configurations fit.");
+  report.summary = {{"changes", Count{2}}, {"lost_axes", Count{1}}};
+  CHECK(first() == "2 changes, 1 of which loses axes.");
+  report.summary = {{"changed", Count{1}},
+                    {"memory_per_device_before", ByteSize{1024}},
+                    {"memory_per_device_after", ByteSize{2048}}};
+  CHECK(first() ==
+        "1 parameter differs: a device holds 1.00 KiB before and 2.00 KiB "
+        "after.");
+  const Diagnostics none;
+  report.diagnostics = &none;
+  CHECK(answers_of(report).size() == 1);
+  report.summary = {{"errors", Count{0}}};
+  CHECK(first() == "No problems found.");
+  report.diagnostics = nullptr;
   report.summary = {{"step_time", DurationBracket{1, 2, 3}},
                     {"mfu", Ratio{0.4}}};
   CHECK(first() == "A step takes 2.00 s (1.00 s to 3.00 s).");
