@@ -98,6 +98,7 @@ UNUSED = {
         "precision/properties/amplification",
         "precision/properties/growth_per_layer",
         "precision/properties/sharded", "precision/properties/unsharded",
+        "figure/properties/series/items/properties/points/items",
         "simulate_summary/properties/structural_error")
 }
 
@@ -426,7 +427,8 @@ def mutation_mistakes(strict, published, report):
                 wrongs += [held + 0.5, float(held), True, str(held)]
             for wrong in wrongs:
                 if isinstance(wrong, float) and (
-                        key in RATIOS or path[:2] == ("tables", "step_time")):
+                        key in RATIOS or path[:2] == ("tables", "step_time") or
+                        path[0] == "figures" and key in ("seconds", "exposed")):
                     continue
                 if isinstance(wrong, str) and key in FREE_VALUES:
                     continue
@@ -466,7 +468,7 @@ def missing_mistakes(strict, report):
 OPTIONAL = {
     "slices", "topology", "parity", "first_non_finite", "memory_bracket",
     "host_bracket", "memory_reserved", "dequantised_weights", "fp8_weights",
-    "group", "optimizer", "time_per_output_token"}
+    "group", "optimizer", "time_per_output_token", "figures", "uses"}
 
 
 # The whole.
