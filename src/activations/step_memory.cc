@@ -581,19 +581,19 @@ class StepMaker {
       fullest_moment(peak.device, peak.stage);
     }
     recorded_ = nullptr;
-    MemoryCurve curve;
+    std::vector<MemoryCurve::Moment> all;
     for (const auto& [step, parts] : moments) {
-      curve.moments.push_back({step == kUpdate ? "optimizer"
-                               : step == kForwardEnd
-                                   ? "end of forward"
-                                   : segment_text(nth(own, step), plain_),
-                               rows_of(parts)});
+      all.push_back({step == kUpdate ? "optimizer"
+                     : step == kForwardEnd
+                         ? "end of forward"
+                         : segment_text(nth(own, step), plain_),
+                     rows_of(parts)});
     }
     // Backward runs from the last segment to the first.
-    std::ranges::reverse(curve.moments);
+    std::ranges::reverse(all);
     const bool has_end = moments.contains(kForwardEnd);
-    if (has_end) std::ranges::rotate(curve.moments, curve.moments.end() - 1);
-    return curve;
+    if (has_end) std::rotate(all.begin(), all.end() - 1, all.end());
+    return {std::move(all)};
   }
 
   std::vector<AliveRow> alive_at(const Moment& moment) const {
