@@ -2,16 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads what shardplan writes as others read it, and holds it against JSON.
 
-CSV by Python's module, Markdown by GitHub's own reader (cmark-gfm), annotations
-as GitHub's runner takes a line apart, `concise` as editors do. (JSON and SARIF
+CSV by Python's module, Markdown by GitHub's own reader (cmark-gfm), HTML as a
+strict reader would that forgives nothing left open, annotations as GitHub's
+runner takes a line apart, `concise` as editors do. (JSON and SARIF
 have schemas: schema_test.py and sarif_schema_test.py.)
 
     tests/report/readers_test.py PROGRAM
 """
 import argparse
+import base64
 import collections
 import csv
 import dataclasses
+import html.parser
 import io
 import json
 import pathlib
@@ -20,11 +23,12 @@ import shutil
 import subprocess
 import sys
 import xml.etree.ElementTree
+import zlib
 
 import sarif_schema_test
 import schema_test
 
-FORMATS = ("csv", "markdown", "github", "concise", "junit")
+FORMATS = ("csv", "markdown", "html", "github", "concise", "junit")
 LEAST = 100  # reports of each format
 EVERY = 6    # of the runs in JSON
 
@@ -212,6 +216,77 @@ def read_markdown(text, report):
         yield f"{len(items)} items for {len(listed)} findings"
 
 
+class Page(html.parser.HTMLParser):
+    """What is open, and what a page has of what its report has."""
+
+    VOID = ("meta", "br", "link", "img", "input")
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.wrong = [], []
+        self.findings, self.figures, self.drawings = 0, 0, 0
+        self.scripts, self.data = [], ""
+
+    def handle_starttag(self, tag, attributes):
+        given = dict(attributes)
+        self.figures += tag == "figure"
+        self.drawings += tag == "svg"
+        self.findings += (given.get("class") or "").startswith("finding ")
+        if tag in ("script", "style", "img", "iframe", "link"):
+            self.scripts.append((tag, given.get("type"), given.get("src")))
+        if any(name.startswith("on") for name in given):
+            self.wrong.append(f"<{tag}> has a handler: {given}")
+        if tag not in self.VOID:
+            self.open.append((tag, given.get("id")))
+
+    def handle_startendtag(self, tag, attributes):
+        self.handle_starttag(tag, attributes)
+        self.handle_endtag(tag)
+
+    def handle_endtag(self, tag):
+        if not self.open or self.open[-1][0] != tag:
+            self.wrong.append(f"</{tag}> ends {self.open[-1:]}")
+            return
+        self.open.pop()
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] == ("script", "data"):
+            self.data += data
+
+
+def read_html(text, report):
+    page = Page()
+    page.feed(text)
+    page.close()
+    yield from page.wrong
+    if page.open:
+        yield f"{page.open} are left open"
+    allowed = {("style", None, None), ("script", None, None),
+               ("script", "application/octet-stream", None)}
+    if set(page.scripts) - allowed or len(page.scripts) > 3:
+        yield f"has {page.scripts}"
+    # Remarks are notes of the page.
+    findings = [each for each in report["diagnostics"]
+                if (each["code"], each["severity"]) != ("SP019", "note")]
+    if page.findings != min(len(findings), 500):
+        yield f"{page.findings} of {len(findings)} findings"
+    figures = len(report.get("figures", []))
+    if (page.figures, page.drawings) != (figures, 2 * figures):
+        yield f"{page.figures} figures, {page.drawings} drawings of {figures}"
+    rows = report["tables"].get("placements")
+    if rows is None or not page.data:
+        return
+    data = json.loads(zlib.decompress(base64.b64decode(page.data)))
+    names = data["names"].split("\n")[:-1]
+    if len(names) != len(rows):
+        yield f"{len(names)} of {len(rows)} parameters"
+    for name, rest, row in zip(names, data["rest"], rows):
+        of = data["rests"][rest]
+        if (of["spec"], of["shape"]) != (row["spec"], row["shape"]):
+            yield f"{name} is {of}, not {row}"
+            return
+
+
 def read_junit(text, report):
     suites = xml.etree.ElementTree.fromstring(text)
     cases = list(suites.iter("testcase"))
@@ -231,8 +306,9 @@ def read_junit(text, report):
         yield f"differs: {list(meant - found)[:2]} {list(found - meant)[:2]}"
 
 
-READERS = {"csv": read_csv, "markdown": read_markdown, "github": read_github,
-           "concise": read_concise, "junit": read_junit}
+READERS = {"csv": read_csv, "markdown": read_markdown, "html": read_html,
+           "github": read_github, "concise": read_concise,
+           "junit": read_junit}
 
 
 def main():

@@ -113,8 +113,8 @@ std::vector<std::string> lines_of(const Bars& bars, const Style& style) {
     lines.push_back(left_out_text(bars.bars.size() - count) + " (--expand)");
   }
   if (bars.limit) {
-    const auto before =
-        to_size(static_cast<int64_t>(bars.limit->value / end * room + 0.5) - 1);
+    const double at = bars.limit->value / end * room + 0.5;
+    const size_t before = to_size(std::max(static_cast<int>(at) - 1, 0));
     lines.push_back(line(bars.limit->label, bars.limit->value,
                          std::string(before, ' ') + "|"));
   }

@@ -124,7 +124,7 @@ struct FigureJson {
     json.objects("uses", mesh.uses, [&](const MeshDiagram::Use& use) {
       json.member("axis", use.over);
       json.member("link", use.link);
-      json.member("bytes_per_device", static_cast<int64_t>(use.bytes));
+      json.member("bytes_per_device", use.bytes);
       json.member("seconds", use.seconds);
       json.member("exposed", use.exposed);
     });

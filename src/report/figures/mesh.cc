@@ -2,7 +2,8 @@
 // A mesh: its devices as cells, and what one device sends along each axis.
 //
 // The last axis is drawn across, the one before it downwards, and so on by
-// turns; the gaps are wider for major axes. The cells that device 0 reaches
+// turns, or the other way round if that fits better; the gaps are wider for
+// major axes. The cells that device 0 reaches
 // along an axis have the colour of that axis.
 #include <algorithm>
 #include <array>
@@ -91,8 +92,11 @@ class Cells {
     for (const int64_t most : {64, 32, 16, 8, 4, 3}) {
       most_ = most;
       for (cell_ = kLargestCell; cell_ >= kSmallestCell; cell_ -= 1) {
-        const auto [x, y] = extent(0);
-        if (x <= width && y <= kTallest) return;
+        for (const bool turned : {false, true}) {
+          is_turned_ = turned;
+          const auto [x, y] = extent(0);
+          if (x <= width && y <= kTallest) return;
+        }
       }
     }
     cell_ = kSmallestCell;
@@ -107,7 +111,7 @@ class Cells {
 
  private:
   bool is_across(size_t axis) const {
-    return (sizes_.size() - 1 - axis) % 2 == 0;
+    return (sizes_.size() - 1 - axis) % 2 == (is_turned_ ? 1U : 0U);
   }
   double gap(size_t axis) const {
     constexpr std::array<double, 3> kGaps = {2, 2, 9};
@@ -177,6 +181,7 @@ class Cells {
   std::vector<size_t> colours_;  // of each axis
   std::vector<int64_t> at_;      // indices of the cell
   int64_t most_ = 0;
+  bool is_turned_ = false;
   double cell_ = kLargestCell;
 };
 

@@ -164,9 +164,11 @@ class Drawing {
       svg_.rect(area.x + 0.5, area.y + 0.5, std::max(0.0, area.width - 1),
                 std::max(0.0, area.height - 1),
                 "fill=\"none\" " + svg_.stroke(Ink::Axis), "");
+      std::string header = printable(node.name);
+      const std::string size = "  " + bytes_text(node.bytes);
+      if (text_width(header + size) <= area.width - 10) header += size;
       svg_.text(area.x + 5, area.y + 13, "start", 12,
-                fitted(printable(node.name) + "  " + bytes_text(node.bytes),
-                       area.width - 10));
+                fitted(header, area.width - 10));
       inside = {area.x + 2, area.y + kHeader, area.width - 4,
                 area.height - kHeader - 2};
     }
@@ -206,9 +208,9 @@ class Drawing {
       shown = shown.substr(0, std::max<size_t>(1, shown.rfind('.')));
     }
     svg_.text(area.x + 5, area.y + 14, "start", 11, fitted(shown, room, 11));
-    if (area.height > 34) {
-      svg_.text(area.x + 5, area.y + 28, "start", 11,
-                fitted(bytes_text(leaf.bytes), room, 11));
+    const std::string size = bytes_text(leaf.bytes);
+    if (area.height > 34 && text_width(size, 11) <= room) {
+      svg_.text(area.x + 5, area.y + 28, "start", 11, size);
     }
   }
 
