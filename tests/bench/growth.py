@@ -191,6 +191,7 @@ def rows():
         Row("tensors", ["resolve", *ON], alike, TENSORS),
         Row("tensors", ["resolve", *ON, "--json"], alike, TENSORS, 4 * K),
         Row("tensors", ["resolve", *ON, "--format", "csv"], alike, TENSORS),
+        Row("tensors", ["check", *ON, "--format", "html"], alike, TENSORS),
         Row("tensors", ["check", *ON], alike, TENSORS),
         Row("tensors", ["analyze", *ON, *ADAM, "--hardware", "h100-sxm"],
             alike, TENSORS),

@@ -474,6 +474,10 @@ def renderers():
                  ["resolve", "model.json", "--rules", "rules.yaml", *MESH,
                   "--format", "csv"],
                  {"model.json": model(5000), "rules.yaml": rules(MODEL_RULES)}),
+        Workload("rows as HTML",
+                 ["check", "model.json", "--rules", "rules.yaml", *MESH,
+                  "--format", "html"],
+                 {"model.json": model(5000), "rules.yaml": rules(MODEL_RULES)}),
         *(Workload(f"findings as {form}",
                    ["check", "model.json", "--rules", "rules.yaml", *MESH,
                     "--format", form], few)
