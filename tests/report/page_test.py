@@ -23,8 +23,9 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from browser import Browser  # noqa: E402
 
 kRoot = pathlib.Path(__file__).resolve().parents[2]
-kModel = kRoot / "tests/data/configs/llama-3.1-70b.json"
-kSmall = kRoot / "tests/data/configs/llama-3.2-1b.json"
+kConfigs = kRoot / "tests/data/configs"
+kModel = "llama-3.1-70b.json"
+kSmall = "llama-3.2-1b.json"
 kLargest = 2 * 10**6  # bytes of a report of 100,000 parameters
 
 kBroken = r"""
@@ -242,12 +243,16 @@ def find_chromium():
 
 def reports(run):
     """Writes a report of each command; returns their paths by name."""
-    broken = run.file("broken.yaml", kBroken)
+    # Names without folders: pages show them.
+    for name in (kModel, kSmall):
+        shutil.copy(kConfigs / name, run.folder)
+    run.file("broken.yaml", kBroken)
     for side, rules in (("old", kBefore),
                         ("new", kBefore.replace("[fsdp, tp]", "[fsdp, null]"))):
         run.file(side + "/rules.yaml", rules)
         run.file(side + "/shardplan.yaml", kGated)
-        shutil.copy(kModel, os.path.join(run.folder, side, "config.json"))
+        shutil.copy(kConfigs / kModel,
+                    os.path.join(run.folder, side, "config.json"))
         subprocess.run([run.program, "resolve", kModel, "--rules",
                         side + "/rules.yaml", "--mesh", "fsdp=8,tp=8", "-o",
                         side + ".plan.json"], cwd=run.folder, check=True,
@@ -257,8 +262,8 @@ def reports(run):
             "adamw", "--microbatches", "8", "--remat", "block"]
     return {
         "analyze": run.report("analyze", "analyze", kModel, *step),
-        "check": run.report("check", "check", kModel, "--rules", broken,
-                            "--mesh", "fsdp=8,tp=6"),
+        "check": run.report("check", "check", kModel, "--rules",
+                            "broken.yaml", "--mesh", "fsdp=8,tp=6"),
         "sweep": run.report("sweep", "sweep", kModel, "--rules", "@llama",
                             "--over", "fsdp,tp", "--devices", "64",
                             "--hardware", "h100-sxm", "--mode", "decode",

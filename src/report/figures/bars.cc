@@ -50,12 +50,13 @@ size_t colour_of(const Bars& bars, size_t part) {
   return (bars.colours.empty() ? part : bars.colours[part]) % kColours;
 }
 
-// Returns a different letter for each part: of its name, if one is left.
-std::string letters_of(const std::vector<std::string>& parts) {
+}  // namespace
+
+std::string letters_of(const std::vector<std::string>& names) {
   std::string letters;
-  for (const std::string& part : parts) {
+  for (const std::string& name : names) {
     std::string candidates;
-    for (const char c : part) {
+    for (const char c : name) {
       if (!is_letter(c)) continue;
       candidates += static_cast<char>(c >= 'a' ? c - 'a' + 'A' : c);
     }
@@ -65,8 +66,6 @@ std::string letters_of(const std::vector<std::string>& parts) {
   }
   return letters;
 }
-
-}  // namespace
 
 std::vector<std::string> lines_of(const Bars& bars, const Style& style) {
   const std::vector<size_t> used = used_parts(bars);

@@ -50,6 +50,9 @@ std::string svg_of(const MeshDiagram& mesh, const SvgPlace& place);
 // REQUIRES: every series has one point per label.
 std::string svg_of(const Plot& plot, const SvgPlace& place);
 
+// Returns a different letter for each name: one of its own, if one is left.
+std::string letters_of(const std::vector<std::string>& names);
+
 // Returns "29.3 MiB", "1.20 s" or "0.0012".
 std::string amount_text(double value, AmountUnit unit);
 

@@ -154,6 +154,11 @@ std::string tick_text(const Plot& plot, double tick) {
   return fmt::format("{:.0f}e{:.0f}", tick / std::pow(10, power), power);
 }
 
+bool is_used_area(const Plot& plot, size_t series) {
+  return std::ranges::any_of(plot.series[series].points,
+                             [](double number) { return number > 0; });
+}
+
 class PlotDrawing {
  public:
   PlotDrawing(const Plot& plot, const SvgPlace& place)
@@ -405,9 +410,9 @@ class PlotDrawing {
     std::vector<std::string> names(kColours);
     std::vector<size_t> colours;
     for (size_t s = 0; s < plot_.series.size(); ++s) {
-      const bool is_empty = std::ranges::none_of(
-          plot_.series[s].points, [](double number) { return number > 0; });
-      if (is_over_areas(s) || (s < plot_.stacked && is_empty)) continue;
+      if (is_over_areas(s) || (s < plot_.stacked && !is_used_area(plot_, s))) {
+        continue;
+      }
       const size_t colour = colour_of(s) % kColours;
       std::string& name = names[colour];
       if (name.empty()) colours.push_back(colour);
@@ -495,6 +500,7 @@ class TextPlot {
       left_ = std::max(left_, display_width(tick_text(plot, tick)));
     }
     columns_ = std::max(10, style.width - left_ - 3);
+    name_areas();
     cells_.assign(kPlotRows, std::vector<std::string>(to_size(columns_), " "));
   }
 
@@ -521,6 +527,7 @@ class TextPlot {
     }
     std::vector<std::string> names;
     for (size_t s = 0; s < plot_.series.size(); ++s) {
+      if (s < plot_.stacked && !is_used_area(plot_, s)) continue;
       names.push_back(sign_of(s) + " " + printable(plot_.series[s].name));
     }
     if (plot_.limit) {
@@ -535,6 +542,18 @@ class TextPlot {
   }
 
  private:
+  void name_areas() {
+    std::vector<std::string> names;
+    for (size_t s = 0; s < plot_.stacked; ++s) {
+      if (is_used_area(plot_, s)) names.push_back(plot_.series[s].name);
+    }
+    const std::string letters = letters_of(names);
+    size_t next = 0;
+    for (size_t s = 0; s < plot_.stacked; ++s) {
+      letters_ += is_used_area(plot_, s) ? letters[next++] : ' ';
+    }
+  }
+
   int row_of(double number) const {
     const double fraction =
         number > 0 || plot_.is_linear ? scale_.fraction_of(number) : 0;
@@ -543,8 +562,7 @@ class TextPlot {
   }
 
   std::string sign_of(size_t s) const {
-    if (s < plot_.stacked)
-      return std::string(1, static_cast<char>('A' + s % 26));
+    if (s < plot_.stacked) return letters_.substr(s, 1);
     constexpr std::array<const char*, 6> kSigns = {"●", "○", "▲",
                                                    "△", "■", "□"};
     constexpr std::string_view kAsciiSigns = "*o^x#+";
@@ -620,8 +638,9 @@ class TextPlot {
   const Plot& plot_;
   const Style& style_;
   Scale scale_;
-  int left_ = 0;                                 // width of the ticks
-  int columns_ = 0;                              // of the plot
+  int left_ = 0;         // width of the ticks
+  int columns_ = 0;      // of the plot
+  std::string letters_;  // of the areas; blank for empty ones
   std::vector<std::vector<std::string>> cells_;  // [row from below][column]
 };
 

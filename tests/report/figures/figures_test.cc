@@ -115,8 +115,9 @@ TEST_CASE("figures: areas are letters, and lines on top of one another share") {
   const Lines lines = lines_of(areas(), style_of(80));
   std::string all;
   for (const std::string& line : lines) all += line + "\n";
-  CHECK(all.find('A') != std::string::npos);
-  CHECK(all.find('B') != std::string::npos);
+  CHECK(all.find("SSS") != std::string::npos);
+  CHECK(all.find("AAA") != std::string::npos);
+  CHECK(all.find("S state, A activations") != std::string::npos);
   CHECK(all.find("- limit 14.9 GiB") != std::string::npos);
 
   Plot twins;
