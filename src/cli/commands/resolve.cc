@@ -5,6 +5,7 @@
 #include "cli/flags.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/views/figures/plan_figures.h"
 #include "cli/views/parameter_report.h"
 #include "cli/views/tables.h"
 #include "io/saved_plan.h"
@@ -24,6 +25,7 @@ Report resolve_report(const Context& context, const Session& session) {
   append(report.closing, correction_notes(session));
   add_declared(session, report);
   add_topology(context, report);
+  add_plan_figures(session, nullptr, context.options.planning.mode, report);
   return report;
 }
 
