@@ -51,7 +51,8 @@ struct StageBracket {
 };
 
 // What the device where the estimate peaks holds, moment by moment: at the
-// backward of every segment of its stage, and in the optimizer's step.
+// forward and backward of every segment of its stage, and in the optimizer's
+// step. The largest moment of each figure is that of the bracket.
 struct MemoryCurve {
   struct Moment {
     std::string label;             // "layer 31", "optimizer"

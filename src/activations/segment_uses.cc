@@ -55,6 +55,17 @@ int64_t stage_of(const std::optional<StagePlan>& stages, const SegmentUse& step,
   return found == ranges.end() ? stages->stages - 1 : found - ranges.begin();
 }
 
+// Returns which segment a use is: "layer 31", "head and loss", "the embedding";
+// "" between layers.
+std::string segment_text(const SegmentUse& use,
+                         const std::vector<Segment>& segments) {
+  if (use.layer >= 0) return "layer " + std::to_string(use.layer);
+  const std::string& label = segments[use.segment].label;
+  return label == "behind layers"   ? "head and loss"
+         : label == "before layers" ? "the embedding"
+                                    : "";
+}
+
 }  // namespace
 
 std::vector<std::vector<SegmentUse>> uses_of_stages(
@@ -103,13 +114,34 @@ std::vector<std::vector<SegmentUse>> uses_of_stages(
   return uses;
 }
 
-std::string segment_text(const SegmentUse& use,
+bool Earlier::operator()(int64_t a, int64_t b) const {
+  // Backward runs from the last use to the first.
+  const auto when = [](int64_t moment) {
+    return moment <= kForward      ? std::pair(0, kForward - moment)
+           : moment == kForwardEnd ? std::pair(1, int64_t{0})
+           : moment == kUpdateStep ? std::pair(3, int64_t{0})
+                                   : std::pair(2, -moment);
+  };
+  return when(a) < when(b);
+}
+
+std::string moment_text(int64_t moment, const std::vector<SegmentUse>& uses,
+                        const std::vector<Segment>& segments) {
+  if (moment == kForwardEnd) return "the end of forward";
+  if (moment < 0) return "the optimizer's step";
+  const std::string segment = segment_text(nth(uses, moment), segments);
+  return segment.empty() ? "backward between layers" : "backward of " + segment;
+}
+
+std::string moment_label(int64_t moment, const std::vector<SegmentUse>& uses,
                          const std::vector<Segment>& segments) {
-  if (use.layer >= 0) return "layer " + std::to_string(use.layer);
-  const std::string& label = segments[use.segment].label;
-  return label == "behind layers"   ? "head and loss"
-         : label == "before layers" ? "the embedding"
-                                    : "";
+  if (moment == kForwardEnd) return "end of forward";
+  if (moment == kUpdateStep) return "optimizer";
+  const bool is_forward = moment <= kForward;
+  std::string text = segment_text(
+      nth(uses, is_forward ? kForward - moment : moment), segments);
+  if (text.starts_with("the ")) text.erase(0, 4);
+  return is_forward ? "forward " + text : text;
 }
 
 Int128 matrices_of(const std::vector<SegmentUse>& uses) {

@@ -37,9 +37,22 @@ std::vector<std::vector<SegmentUse>> uses_of_stages(const StepInput& input,
                                                     const LayerWeights& weights,
                                                     const StepOptions& options);
 
-// Returns which segment a use is: "layer 31", "head and loss", "the embedding";
-// "" between layers.
-std::string segment_text(const SegmentUse& use,
+// The moments of a step on one stage: the backward of use i is i, its forward
+// is kForward - i, and the others are these.
+inline constexpr int64_t kUpdateStep = -1;  // the optimizer's
+inline constexpr int64_t kForwardEnd = -2;  // before backward begins
+inline constexpr int64_t kForward = -3;
+// Whether a moment comes before another one.
+struct Earlier {
+  bool operator()(int64_t a, int64_t b) const;
+};
+
+// Returns "backward of layer 31", "the optimizer's step".
+std::string moment_text(int64_t moment, const std::vector<SegmentUse>& uses,
+                        const std::vector<Segment>& segments);
+// Returns what an axis shows: "forward layer 31", "layer 31" for its backward,
+// "optimizer".
+std::string moment_label(int64_t moment, const std::vector<SegmentUse>& uses,
                          const std::vector<Segment>& segments);
 
 // Returns the elements that the products of all uses multiply with.

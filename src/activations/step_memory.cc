@@ -43,16 +43,14 @@
 namespace shardplan {
 namespace {
 
-constexpr int64_t kTokenBytes = 8;   // of a token's id
-constexpr int64_t kUpdate = -1;      // the optimizer's step
-constexpr int64_t kForwardEnd = -2;  // before backward begins
+constexpr int64_t kTokenBytes = 8;  // of a token's id
 
 // The peak found so far.
 struct Moment {
   bool found = false;
   Parts parts{};
   size_t device = 0;  // device class
-  int64_t step = -1;  // or kUpdate, kForwardEnd
+  int64_t step = kUpdateStep;
   int64_t stage = 0;
 };
 
@@ -443,6 +441,17 @@ class StepMaker {
       if (separate_loss || (segments.is_eager && is_least && has_loss)) {
         running = memory.saved;
       }
+      if (recorded_ != nullptr) {
+        // Forward holds no more than backward will.
+        Parts forward = state_of(device);
+        if (!holds_gradients()) nth(forward, Category::Gradients) = 0;
+        forward[kLogitRow] = parts[kLogitRow];
+        forward[kActivations] =
+            others + before + std::min(running, memory.forward);
+        add_gathered(step, device, forward);
+        add_known(stage, forward);
+        update_best(forward, kForward - index);
+      }
       running += plain.saved * step.more_layers;
       parts[kActivations] = others + before + running;
       Int128& gradients = nth(parts, Category::Gradients);
@@ -551,7 +560,7 @@ class StepMaker {
     }
     end[kFp8] = copies;
     add_known(stage, end);
-    update_best(end, kUpdate);
+    update_best(end, kUpdateStep);
     return best;
   }
 
@@ -562,18 +571,8 @@ class StepMaker {
     return fullest_moment(moment.device, moment.stage).parts;
   }
 
-  std::string moment_text(const Moment& moment) const {
-    if (moment.step == kForwardEnd) return "the end of forward";
-    if (moment.step < 0) return "the optimizer's step";
-    const std::string segment =
-        segment_text(nth(nth(steps_on_, moment.stage), moment.step), plain_);
-    return segment.empty() ? "backward between layers"
-                           : "backward of " + segment;
-  }
-
-  using Recorded = std::map<int64_t, std::array<Parts, kSavingModes>>;
+  using Recorded = std::map<int64_t, std::array<Parts, kSavingModes>, Earlier>;
   MemoryCurve curve_at(const Moment& peak) {
-    const std::vector<SegmentUse>& own = nth(steps_on_, peak.stage);
     Recorded moments;
     recorded_ = &moments;
     for (const SavingMode figure : kFigures) {
@@ -581,19 +580,13 @@ class StepMaker {
       fullest_moment(peak.device, peak.stage);
     }
     recorded_ = nullptr;
-    std::vector<MemoryCurve::Moment> all;
-    for (const auto& [step, parts] : moments) {
-      all.push_back({step == kUpdate ? "optimizer"
-                     : step == kForwardEnd
-                         ? "end of forward"
-                         : segment_text(nth(own, step), plain_),
-                     rows_of(parts)});
+    MemoryCurve curve;
+    for (const auto& [moment, parts] : moments) {
+      curve.moments.push_back(
+          {moment_label(moment, nth(steps_on_, peak.stage), plain_),
+           rows_of(parts)});
     }
-    // Backward runs from the last segment to the first.
-    std::ranges::reverse(all);
-    const bool has_end = moments.contains(kForwardEnd);
-    if (has_end) std::rotate(all.begin(), all.end() - 1, all.end());
-    return {std::move(all)};
+    return curve;
   }
 
   std::vector<AliveRow> alive_at(const Moment& moment) const {
@@ -649,7 +642,8 @@ class StepMaker {
     figure_ = SavingMode::Fused;
     const Moment& middle = nth(moments, figure_);
     result.device = input_.budget.classes[middle.device].label;
-    result.moment = moment_text(middle);
+    result.moment =
+        moment_text(middle.step, nth(steps_on_, middle.stage), plain_);
     result.alive = alive_at(middle);
     if (options_.has_curve) result.curve = curve_at(middle);
     return result;

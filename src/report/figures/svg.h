@@ -58,7 +58,6 @@ class Svg {
   std::string stroke(size_t colour) const { return paint("stroke", colour); }
 
   bool is_alone() const { return place_.is_alone; }
-  std::string_view title() const { return place_.title; }
 
   // Returns the whole drawing. `description` is for screen readers.
   std::string finished(double width, double height,

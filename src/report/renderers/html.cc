@@ -311,7 +311,7 @@ class HtmlPage {
       if (++written > kMostRows) return;
       put("<tr>");
       for (size_t i = 0; i < row.size(); ++i) {
-        if (used[i]) cell(row[i], table.columns[i], "td");
+        if (used[i]) cell(row[i], table.columns[i]);
       }
       put("</tr>\n");
     });
@@ -319,7 +319,7 @@ class HtmlPage {
     if (table.footer) {
       put("<tfoot><tr>");
       for (size_t i = 0; i < table.footer->size(); ++i) {
-        if (used[i]) cell((*table.footer)[i], table.columns[i], "td");
+        if (used[i]) cell((*table.footer)[i], table.columns[i]);
       }
       put("</tr></tfoot>\n");
     }
@@ -331,7 +331,7 @@ class HtmlPage {
     put("</details>\n");
   }
 
-  void cell(const Cell& cell, const Column& column, std::string_view tag) {
+  void cell(const Cell& cell, const Column& column) {
     std::string text;
     std::string kind = column.align == Align::Right ? "right" : "";
     if (const auto* bar = std::get_if<Bar>(&cell)) {
@@ -349,9 +349,8 @@ class HtmlPage {
         kind += " " + std::string(tone_class(column.tone(shown)));
       }
     }
-    put("<" + std::string(tag) +
-        (kind.empty() ? ">" : " class=\"" + kind + "\">") + text + "</" +
-        std::string(tag) + ">");
+    put((kind.empty() ? "<td>" : "<td class=\"" + kind + "\">") + text +
+        "</td>");
   }
 
   void parameters() {

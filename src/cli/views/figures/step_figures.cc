@@ -31,7 +31,7 @@ Plot moments_of(const MemoryCurve& curve, const Budget& budget,
                 const std::string& title) {
   Plot plot;
   plot.title = title;
-  plot.x_title = "from the loss to the optimizer";
+  plot.x_title = "forward, backward, optimizer";
   plot.y_title = "bytes per device";
   plot.unit = AmountUnit::Bytes;
   plot.is_linear = true;
@@ -97,7 +97,7 @@ void add_memory_figures(const MemoryBracket& bracket, const Budget& budget,
                             [&] { return ends_of(bracket, budget); }});
   if (bracket.curve) {
     const std::string title =
-        "Memory during backward and update, estimate; peak: " + bracket.moment;
+        "Memory during a step, estimate; peak: " + bracket.moment;
     report.figures.push_back(
         {"moments", title,
          [&, title] { return moments_of(*bracket.curve, budget, title); }});

@@ -13,7 +13,7 @@
 namespace shardplan::cli {
 
 // Adds "memory", the three ends of the bracket; "moments", the memory while
-// backward and the optimizer run; and "stages", those of a pipeline.
+// forward, backward and the optimizer run; and "stages", those of a pipeline.
 void add_memory_figures(const MemoryBracket& bracket, const Budget& budget,
                         Report& report);
 
