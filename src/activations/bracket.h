@@ -50,7 +50,7 @@ struct StageBracket {
   std::array<int64_t, kSavingModes> total{};
 };
 
-// What the device where the estimate peaks holds, moment by moment: at the
+// The memory of the device where the estimate peaks, moment by moment: at the
 // forward and backward of every segment of its stage, and in the optimizer's
 // step. The largest moment of each figure is that of the bracket.
 struct MemoryCurve {

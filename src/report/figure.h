@@ -102,7 +102,7 @@ struct ShardMap {
   std::shared_ptr<const DeviceSlices> slices;
 };
 
-// What every rank does in each step of a schedule.
+// The sends of every rank in each step of a schedule.
 struct StepChart {
   // Per step and rank, lines of text.
   std::vector<std::vector<std::vector<std::string>>> steps;

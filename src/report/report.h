@@ -175,7 +175,7 @@ struct Report {
   std::vector<std::pair<std::string, Cell>> summary;  // JSON keys, in order
   // For people: lines above the tables.
   std::vector<std::string> headline;
-  // What tables and figures refer to, if nothing else owns it.
+  // Objects that tables and figures refer to, if nothing else owns them.
   std::vector<std::shared_ptr<const void>> owned = {};
   // Text and Markdown draw some of them, between headline and tables. The first
   // is the one that `--plot FILE.svg` writes.

@@ -22,7 +22,7 @@ std::string_view kind_of(const FigureData& figure);
 // that narrow. With Style::expand nothing is omitted.
 std::vector<std::string> lines_of(const FigureData& figure, const Style& style);
 
-// Where an SVG drawing stands.
+// The place of an SVG drawing.
 struct SvgPlace {
   std::string_view title;
   // A file of its own, with title, background and colours. Otherwise it is part

@@ -24,7 +24,7 @@ constexpr double kTallest = 280;  // of all cells
 constexpr double kRowStep = 40;   // from one row of the list to the next
 constexpr double kUseHeight = 8;
 
-// What is sent along an axis or several: a row of the list.
+// A row of the list: the traffic along an axis or several.
 struct UseRow {
   std::string name;  // "tp=8", "dp=2, fsdp=8"
   std::string link;

@@ -26,7 +26,7 @@ constexpr double kWorthMarkers = 11;  // points closer than this have no markers
 constexpr std::array<const char*, 3> kDashes = {"", "7 4", "2 3"};
 constexpr int kPlotRows = 14;
 
-// Where the axes are, in units of the view box. Names of series are beside the
+// The axes, in units of the view box. Names of series are beside the
 // plot in a drawing of its own, and below it in a page.
 struct Frame {
   double left = 76;

@@ -18,7 +18,7 @@
 
 namespace shardplan {
 
-// What a shape is, which decides its colour.
+// The kind of a shape, which decides its colour.
 enum class Ink : uint8_t { Text, Quiet, Grid, Axis, Limit, Empty };
 
 // Average width of a character of font size 12.

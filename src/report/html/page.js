@@ -28,7 +28,7 @@ async function openData(text) {
   return data;
 }
 
-// Returns a function that tells whether a row has all words; a `*` in a word
+// Returns a function that checks whether a row has all words; a `*` in a word
 // stands for anything.
 function matcher(query) {
   const words = query.toLowerCase().split(/\s+/).filter(Boolean);
@@ -55,7 +55,7 @@ class Rows {
       { title: "per device", at: column("bytes per device"), number: true },
       { title: "copies", at: column("replicas"), number: true, extra: true },
     ];
-    // What all parameters with the same rest are found by, besides their name.
+    // The texts, besides their names, that parameters are found by.
     this.found = data.rests.map((rest) =>
       ["dtype", "shape", "spec"].map((name) => rest.cells[column(name)])
         .join(" ").toLowerCase());
