@@ -31,6 +31,7 @@ class Browser:
 
         self.process = subprocess.Popen(
             [program, "--headless=new", "--no-sandbox", "--disable-gpu",
+             "--disable-dev-shm-usage",
              "--remote-debugging-pipe", "--hide-scrollbars",
              "--force-color-profile=srgb", "--no-first-run",
              "--user-data-dir=" + self.folder.name, "about:blank"],

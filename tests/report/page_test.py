@@ -7,8 +7,8 @@
 For every kind of report: no request, no complaint, nothing wider than the
 screen, texts that can be read, names for what a screen reader meets; at 360,
 800 and 1,400 pixels, light and dark. Then the filter, the keyboard, a click,
-and names that try to be markup. Without Chromium it ends with 77, which ctest
-counts as skipped. --pictures also writes a PNG of each page and a PDF.
+and names that try to be markup. Without a Chromium that starts it ends with 77,
+which ctest counts as skipped. --pictures also writes a PNG of each page and a PDF.
 """
 import argparse
 import json
@@ -437,7 +437,12 @@ def main():
         return 77
     if asked.pictures:
         asked.pictures.mkdir(parents=True, exist_ok=True)
-    run = Run(asked.program, asked.pictures)
+    try:
+        run = Run(asked.program, asked.pictures)
+        print(run.browser.call("Browser.getVersion")["product"])
+    except (OSError, RuntimeError, TimeoutError) as problem:
+        print(f"Chromium does not start here: {problem}")
+        return 77
     try:
         paths = reports(run)
         for name, path in paths.items():
