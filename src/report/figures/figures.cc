@@ -173,7 +173,7 @@ std::string svg_of_lines(const Figure& figure, const SvgPlace& place) {
   style.expand = true;
   const std::vector<std::string> lines = lines_of(figure, style);
   Svg svg(place);
-  const double margin = place.is_alone ? 20 : 1;
+  const double margin = svg.margin();
   double y = place.is_alone ? 28 : 14;
   double width = text_width(place.title, 15);
   if (place.is_alone) {

@@ -215,14 +215,9 @@ std::vector<std::string> lines_of(const MeshDiagram& mesh, const Style& style) {
 
 std::string svg_of(const MeshDiagram& mesh, const SvgPlace& place) {
   Svg svg(place);
-  const double margin = place.is_alone ? 20 : 1;
-  const double width = place.width - 2 * margin;
-  double y = 4;
-  if (place.is_alone) {
-    svg.text(margin, 28, "start", 15, fitted(place.title, width, 15),
-             " font-weight=\"600\"");
-    y = 44;
-  }
+  const double margin = svg.margin();
+  const double width = svg.width();
+  double y = svg.head(4);
   Cells cells(mesh, width, svg);
   cells.draw(margin, y);
   y += cells.height() + 12;

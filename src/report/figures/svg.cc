@@ -43,6 +43,13 @@ void Svg::text(double x, double y, const char* anchor, int size,
                   x, y, anchor, size, more, escaped(shown)));
 }
 
+double Svg::head(double top) {
+  if (!is_alone()) return top;
+  text(margin(), 28, "start", 15, fitted(place_.title, width(), 15),
+       " font-weight=\"600\"");
+  return 44;
+}
+
 void Svg::rect(double x, double y, double width, double height,
                std::string_view paint, std::string_view tooltip) {
   put(fmt::format(

@@ -42,6 +42,12 @@ class Svg {
   // `shown` is printable; markup is escaped here.
   void text(double x, double y, const char* anchor, int size,
             std::string_view shown, std::string_view more = "");
+  // The room that a drawing has: a file of its own has margins.
+  double margin() const { return is_alone() ? 20 : 1; }
+  double width() const { return place_.width - 2 * margin(); }
+  // Draws the title of a file of its own, since a page has the title beside the
+  // drawing. Returns the upper edge of what follows; `top` in a page.
+  double head(double top);
   // A rectangle with a tooltip, which may be empty.
   void rect(double x, double y, double width, double height,
             std::string_view paint, std::string_view tooltip);

@@ -277,14 +277,9 @@ std::vector<std::string> lines_of(const Treemap& map, const Style& style) {
 
 std::string svg_of(const Treemap& map, const SvgPlace& place) {
   Svg svg(place);
-  const double margin = place.is_alone ? 20 : 1;
-  const double width = place.width - 2 * margin;
-  double y = 1;
-  if (place.is_alone) {
-    svg.text(margin, 28, "start", 15, fitted(place.title, width, 15),
-             " font-weight=\"600\"");
-    y = 44;
-  }
+  const double margin = svg.margin();
+  const double width = svg.width();
+  double y = svg.head(1);
   const Tree tree = tree_of(map);
   const double height = width * (width < 480 ? 1.1 : 0.62);
   if (tree.root.bytes > 0) {

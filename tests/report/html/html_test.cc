@@ -204,6 +204,24 @@ TEST_CASE("html: an engine ignores the rules, and so does its page") {
   CHECK(page.find("id=\"figure-parameters\"") == std::string::npos);
 }
 
+// Returns the colours between braces, without blanks.
+std::string colours_after(const std::string& css, const std::string& selector) {
+  const std::string block = between(css, selector + " {", "}");
+  std::string colours = block.substr(block.find("--paper"));
+  std::erase_if(colours, [](char c) { return c == ' ' || c == '\n'; });
+  return colours;
+}
+
+TEST_CASE("html: dark is the same by the system and by the button") {
+  for (const PageFile& file : page_files()) {
+    if (file.path != "page.css") continue;
+    const std::string css(file.text);
+    const std::string dark = colours_after(css, ":root[data-theme=\"dark\"]");
+    CHECK(dark.size() > 300);
+    CHECK(colours_after(css, ":root:not([data-theme=\"light\"])") == dark);
+  }
+}
+
 TEST_CASE("html: the files of the page are built in") {
   REQUIRE(page_files().size() == 2);
   for (const PageFile& file : page_files()) CHECK(file.text.size() > 1000);
