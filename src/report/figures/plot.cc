@@ -571,10 +571,29 @@ class TextPlot {
                           : std::string(kAsciiSigns.substr(number, 1));
   }
 
-  // Returns the place that a column shows: every place has one if there are
+  // Returns the first place of a column: every place has one if there are
   // enough columns.
   size_t place_of_column(int column) const {
     return to_size(int64_t{column} * std::ssize(plot_.x_labels) / columns_);
+  }
+  // Returns the place that a column shows: its highest, so that no peak is lost
+  // where a column has several.
+  size_t highest_place(int column) const {
+    const auto height = [&](size_t place) {
+      double sum = 0;
+      double most = 0;
+      for (size_t s = 0; s < plot_.series.size(); ++s) {
+        const double point = plot_.series[s].points[place];
+        if (s < plot_.stacked) sum += point;
+        if (point > most) most = point;
+      }
+      return std::max(sum, most);
+    };
+    size_t highest = place_of_column(column);
+    for (size_t i = highest + 1; i < place_of_column(column + 1); ++i) {
+      if (height(i) > height(highest)) highest = i;
+    }
+    return highest;
   }
   bool starts_place(int column) const {
     return column == 0 ||
@@ -584,7 +603,7 @@ class TextPlot {
   void fill() {
     if (plot_.x_labels.empty()) return;
     for (int column = 0; column < columns_; ++column) {
-      const size_t place = place_of_column(column);
+      const size_t place = highest_place(column);
       double sum = 0;
       int below = -1;
       for (size_t s = 0; s < plot_.stacked; ++s) {

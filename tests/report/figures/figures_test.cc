@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "report/figures/figures.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <memory>
@@ -133,6 +134,25 @@ TEST_CASE("figures: areas are letters, and lines on top of one another share") {
         std::string::npos);
   CHECK(svg.find("stroke-dasharray=\"8 8\" stroke-dashoffset=\"-8\"") !=
         std::string::npos);
+}
+
+TEST_CASE("figures: a narrow terminal loses no peak") {
+  for (const size_t stacked : {size_t{0}, size_t{1}}) {
+    for (size_t peak = 0; peak < 200; peak += 7) {
+      Plot plot;
+      plot.is_linear = true;
+      plot.stacked = stacked;
+      plot.x_labels.resize(200);
+      plot.series = {{"s", std::vector<double>(200, 1.0)}};
+      plot.series[0].points[peak] = 100;
+      const Lines lines = lines_of(plot, style_of(40, false));
+      const bool is_drawn = std::any_of(
+          lines.begin(), lines.begin() + 5, [](const std::string& line) {
+            return line.find_first_of("*S") != std::string::npos;
+          });
+      CHECK(is_drawn);
+    }
+  }
 }
 
 TEST_CASE("figures: each kind is a drawing, alone and in a page, and JSON") {
