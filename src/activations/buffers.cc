@@ -454,15 +454,16 @@ LayerWeights layer_weights(const Manifest& manifest, const Plan& plan,
   for (size_t i = 0; i < manifest.size(); ++i) {
     const bool in_layer = layer_of[i] >= 0;
     LayerWeight& of = in_layer ? weights.layers[layer_of[i]] : others;
+    const auto& dealt = plan.of(i).dealt;
     const Int128 bytes = plan.of(i).bytes_per_device;
-    of.all += bytes;
+    of.all += part_on_rank(dealt, bytes);
     if (in_layer && multiplied[i]) {
       const Int128 numbers = local_numbers(plan, i);
-      of.matrices += numbers;
+      of.matrices += part_on_rank(dealt, numbers);
       weights.largest_matrix = std::max(weights.largest_matrix, numbers);
     }
     if (!frozen.empty() && frozen[i]) continue;  // it has no gradient
-    of.trained += bytes;
+    of.trained += part_on_rank(dealt, bytes);
     trains_layers = trains_layers || in_layer;
     weights.largest = std::max(weights.largest, bytes);
   }
@@ -494,7 +495,8 @@ WeightCasts weight_casts(const Manifest& manifest, const Plan& plan,
   for (size_t i = 0; i < manifest.size(); ++i) {
     const bool trained = frozen.empty() || !frozen[i];
     const TensorType type = stored_type(manifest.type(i), state, trained);
-    const Int128 numbers = local_numbers(plan, i);
+    const Int128 numbers =
+        part_on_rank(plan.of(i).dealt, local_numbers(plan, i));
     const int64_t unit = byte_count(1, type.dtype).value_or(0);
     casts.stored += numbers * unit;
     if (!is_trainable(type.dtype)) continue;

@@ -186,6 +186,13 @@ int64_t max_on_rank(const ExpertPlacement& dealt, int64_t count) {
   return count / dealt.experts * ceil_div(dealt.experts, dealt.size);
 }
 
+Int128 part_on_rank(const std::optional<ExpertPlacement>& dealt,
+                    Int128 amount) {
+  if (!dealt) return amount;
+  if (dealt->rank >= 0) return amount / dealt->size;
+  return amount * ceil_div(dealt->experts, dealt->size) / dealt->experts;
+}
+
 bool is_even(const ExpertPlacement& dealt) {
   return dealt.rank < 0 && dealt.experts % dealt.size == 0;
 }

@@ -91,6 +91,10 @@ int64_t count_on_rank(const ExpertPlacement& dealt, int64_t count,
                       int64_t rank);
 // The same for the rank that has the most.
 int64_t max_on_rank(const ExpertPlacement& dealt, int64_t count);
+// Spreads `amount`, of one parameter, over the ranks: the sum over the experts
+// of a layer is what the rank with the most holds, or the average rank if the
+// experts have different placements. `amount` itself without a placement.
+Int128 part_on_rank(const std::optional<ExpertPlacement>& dealt, Int128 amount);
 // Returns whether every rank has equally many.
 bool is_even(const ExpertPlacement& dealt);
 

@@ -488,12 +488,10 @@ class StageTimer {
                                priced->seconds.upper * passes.most};
     if (k == 0 || is_compiled(options_)) return;
     // A Python program looks at each parameter a few times.
-    double parameters = 0;
-    for (const Budget::TrainedGroup& group : input_.memory.budget.groups) {
-      parameters += static_cast<double>(group.matrices + group.others);
-    }
-    stage.optimizer_starting = kLooksAtParameter * launch_seconds(k) *
-                               parameters / static_cast<double>(uses_.size());
+    const auto parameters =
+        static_cast<double>(input_.memory.budget.updated.at(s));
+    stage.optimizer_starting =
+        kLooksAtParameter * launch_seconds(k) * parameters;
   }
 
   void sum_up(size_t k, size_t d, StageTime& stage) const {

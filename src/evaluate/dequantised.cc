@@ -305,7 +305,8 @@ std::optional<DequantisedPlan> dequantised_plan(const DequantisedModel& model,
     made.placements.push_back(std::move(placement));
   }
   for (const uint32_t placement : made.placement_of) {
-    result.numbers.push_back(used[placement]);
+    result.numbers.push_back(
+        part_on_rank(made.placements[placement].dealt, used[placement]));
   }
   return result;
 }

@@ -240,6 +240,7 @@ class Maker {
           all_counts_[kind];
       group.elements += all_counts_[kind] * type.elements();
     }
+    count_updated();
     count_replicated();
     counters_.resize(budget_.groups.size());
     for (size_t group = 0; group < budget_.groups.size(); ++group) {
@@ -248,6 +249,27 @@ class Maker {
       }
       counters_[group] =
           optimizer_counters(mesh_, options_of_group(options_.state, group));
+    }
+  }
+
+  // Experts with different placements are taken to be spread evenly.
+  void count_updated() {
+    for (const Counts& counts : counts_) {
+      int64_t& updated = budget_.updated.emplace_back();
+      std::map<int64_t, int64_t> apart;  // by number of ranks
+      for (const KindLeaf& entry : held_.leaves) {
+        if (entry.leaf.kind != StateKind::Gradient) continue;
+        const auto& dealt = entry.leaf.dealt;
+        const int64_t count = counts[entry.kind];
+        if (dealt && dealt->rank >= 0) {
+          apart[dealt->size] += count;
+        } else {
+          updated += most_held(dealt, count);
+        }
+      }
+      for (const auto& [ranks, count] : apart) {
+        updated += ceil_div(count, ranks);
+      }
     }
   }
 

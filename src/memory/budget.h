@@ -131,6 +131,9 @@ struct Budget {
     int64_t elements = 0;
   };
   std::vector<TrainedGroup> groups;  // by group number
+  // Per stage, the trained parameters of which its fullest device holds at least
+  // a part. Experts that are placed whole count where they are.
+  std::vector<int64_t> updated;
   // Parameters that no optimizer can train because of their dtype, and their
   // bytes.
   int64_t untrained = 0;

@@ -112,9 +112,12 @@ class OneDevice {
     }
     for (const StateLeaf& leaf :
          state_leaves(p, plan_.mesh, plan_.on_indivisible, state_)) {
+      if (leaf.kind == StateKind::Gradient) ++updated_;
       add_leaf(p, leaf);
     }
   }
+
+  int64_t updated() const { return updated_; }
 
   KindBytes bytes() const {
     KindBytes sum = bytes_;
@@ -182,6 +185,7 @@ class OneDevice {
   const StateOptions& state_;
   int64_t device_;
   KindBytes bytes_{};
+  int64_t updated_ = 0;
   std::map<BufferKey, BufferSum> buffers_;
 };
 
@@ -213,6 +217,8 @@ TEST_CASE("the budget's classes agree with a loop over devices") {
       stage_of_layer.insert(stage_of_layer.end(), static_cast<size_t>(own), s);
     }
     std::map<KindBytes, int64_t> expected;
+    std::vector<std::pair<int64_t, int64_t>> updated(
+        static_cast<size_t>(axes.stages), {INT64_MAX, 0});
     for (int64_t d = 0; d < axes.devices(); ++d) {
       const int64_t here =
           pipeline ? testing::coordinate_of(axes.own, axes.pipeline, d) : 0;
@@ -226,6 +232,9 @@ TEST_CASE("the budget's classes agree with a loop over devices") {
         if (stage == here) device.add(i);
       }
       ++expected[device.bytes()];
+      auto& [least, most] = updated[static_cast<size_t>(here)];
+      least = std::min(least, device.updated());
+      most = std::max(most, device.updated());
     }
     std::map<KindBytes, int64_t> found;
     for (const BudgetClass& c : budget->classes) {
@@ -234,6 +243,17 @@ TEST_CASE("the budget's classes agree with a loop over devices") {
       found[bytes] += c.devices;
     }
     ENSURE(found == expected);
+    // The ranks that hold most of several kinds may be different ones.
+    const bool is_exact =
+        std::ranges::none_of(plan->placements, [](const Placement& placement) {
+          return placement.dealt && !is_even(*placement.dealt);
+        });
+    ENSURE(budget->updated.size() == updated.size());
+    for (size_t stage = 0; stage < updated.size(); ++stage) {
+      const auto [least, most] = updated[stage];
+      ENSURE(budget->updated[stage] >= least);
+      if (is_exact) ENSURE(budget->updated[stage] == most);
+    }
     int64_t leading = 0;
     for (const LeafSum& sum : budget->leaves) leading += sum.bytes_per_device;
     for (size_t i = 0; i < kKinds; ++i) {
