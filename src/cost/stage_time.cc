@@ -51,6 +51,10 @@ constexpr double kShared = 0.15;
 // loop may be: kernels of 2023 in Triton took 3 times as long on an H100 (MPT).
 constexpr double kUnknownAttention = 3;
 
+double launch_seconds(const HardwareProfile& card, size_t figure) {
+  return pick(eager_launch(card).seconds, std::max(figure, kEstimate));
+}
+
 class StageTimer {
  public:
   StageTimer(const StepTimeInput& input, const StepOptions& options,
@@ -156,7 +160,7 @@ class StageTimer {
     }
     for (size_t d = 0; k > 0 && !is_compiled(options_) && d < 2; ++d) {
       stage.passes.at(d).starting =
-          called.at(d) * launch_seconds(k) * kModuleOverhead;
+          called.at(d) * launch_seconds(input_.card, k) * kModuleOverhead;
     }
     accumulate_gradients(s, stage);
     copy_to_host(s, k, stage);
@@ -169,10 +173,6 @@ class StageTimer {
     for (size_t d = 0; d < 2; ++d) sum_up(k, d, stage);
     return true;
   }
-  double launch_seconds(size_t k) const {
-    return pick(eager_launch(input_.card).seconds, std::max(k, kEstimate));
-  }
-
   // Layers that one segment stands for, either all recomputed or none.
   struct EqualUses {
     size_t segment = 0;
@@ -486,12 +486,9 @@ class StageTimer {
     stage.optimizer.seconds = {priced->seconds.lower * passes.least,
                                priced->seconds.estimate * passes.estimate,
                                priced->seconds.upper * passes.most};
-    if (k == 0 || is_compiled(options_)) return;
-    // A Python program looks at each parameter a few times.
-    const auto parameters =
-        static_cast<double>(input_.memory.budget.updated.at(s));
-    stage.optimizer_starting =
-        kLooksAtParameter * launch_seconds(k) * parameters;
+    stage.optimizer_starting = update_starting(
+        input_.card, options_, k,
+        static_cast<double>(input_.memory.budget.updated.at(s)));
   }
 
   void sum_up(size_t k, size_t d, StageTime& stage) const {
@@ -508,8 +505,8 @@ class StageTimer {
       time.total = std::max({computing, waiting + time.ahead, copies});
       return;
     }
-    const double hidden = k == kEstimate ? std::min(time.ahead, computing) : 0;
-    time.exposed_ahead = time.ahead - hidden * (1 - kShared);
+    time.exposed_ahead =
+        k == kEstimate ? exposed_ahead(time.ahead, computing) : time.ahead;
     time.total = computing + waiting + time.exposed_ahead;
     time.exposed_copies = k == kEstimate && input_.hide != Hide::Nothing
                               ? std::max(copies - time.total, 0.0)
@@ -537,6 +534,17 @@ double pick(const Seconds& seconds, size_t figure) {
   return figure == 0           ? seconds.lower
          : figure == kEstimate ? seconds.estimate
                                : seconds.upper;
+}
+
+double exposed_ahead(double ahead, double computing) {
+  return ahead - std::min(ahead, computing) * (1 - kShared);
+}
+
+// A Python program looks at each parameter a few times.
+double update_starting(const HardwareProfile& card, const StepOptions& options,
+                       size_t figure, double parameters) {
+  if (figure == 0 || is_compiled(options)) return 0;
+  return kLooksAtParameter * launch_seconds(card, figure) * parameters;
 }
 
 bool is_compiled(const StepOptions& options) {

@@ -123,6 +123,14 @@ bool is_compiled(const StepOptions& options);
 double chunks_of(const StepOptions& options);
 // Returns the seconds of a direction's computing, without launches and copies.
 double computed(const DirectionTime& time, size_t figure);
+// Returns, by the estimate, the part of `ahead` seconds of collectives that
+// computing beside them does not hide. Their sum with `computing` grows with
+// either.
+double exposed_ahead(double ahead, double computing);
+// Returns the seconds in which a host program starts the optimizer's step for
+// so many parameters of a device; 0 if it is compiled.
+double update_starting(const HardwareProfile& card, const StepOptions& options,
+                       size_t figure, double parameters);
 // Returns the part of the sums of gradients that does not hide behind the last
 // backward. The lower end hides all that computing covers.
 double unhidden_sum(const StageTime& stage, size_t figure, Hide hide);

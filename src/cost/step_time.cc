@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 #include <utility>
 
 #include "base/checked.h"
@@ -47,7 +48,8 @@ class StepComposer {
       if (k == 0) most = sum / count;  // stages of equal work
       total[k] = microbatches() * most + bubble[k] + updating;
     }
-    result.unsent = unsent(slowest);
+    std::tie(result.computed, result.unsent) = unsent(slowest);
+    result.sends = times_.of[kEstimate][slowest].sends;
     total[1] = std::max(total[0], total[1]);
     result.total = {total[0], total[1], std::max(total[1], total[2])};
     list_parts(slowest, bubble, result);
@@ -68,20 +70,25 @@ class StepComposer {
     return static_cast<double>(options_.microbatches);
   }
 
-  double unsent(size_t slowest) const {
-    const auto own = [](const StageTime& stage) {
-      double seconds = 0;
-      for (const DirectionTime& pass : stage.passes) {
-        seconds += std::max(computed(pass, kEstimate), pass.starting);
-      }
-      return seconds;
-    };
-    double sum = 0;
-    for (const StageTime& stage : times_.of[kEstimate]) sum += own(stage);
+  // Returns StepTime::computed and unsent.
+  std::pair<double, double> unsent(size_t slowest) const {
     const StageTime& stage = times_.of[kEstimate][slowest];
-    return microbatches() * own(stage) +
-           (sum - own(stage)) / chunks_of(options_) +
-           updating_seconds(stage, kEstimate);
+    const auto step = [&](const auto& seconds_of) {
+      const auto own = [&](const StageTime& of) {
+        return seconds_of(of.passes[0]) + seconds_of(of.passes[1]);
+      };
+      double sum = 0;
+      for (const StageTime& each : times_.of[kEstimate]) sum += own(each);
+      return microbatches() * own(stage) +
+             (sum - own(stage)) / chunks_of(options_) +
+             updating_seconds(stage, kEstimate);
+    };
+    const auto computing = [](const DirectionTime& pass) {
+      return computed(pass, kEstimate);
+    };
+    return {step(computing), step([&](const DirectionTime& pass) {
+              return std::max(computing(pass), pass.starting);
+            })};
   }
 
   // Returns the seconds of the optimizer's step, once it has all gradients.
@@ -278,14 +285,15 @@ StepTime composed_time(const TimedRun& run, const StepOptions& options,
   return StepComposer(run, options, times, places).compose();
 }
 
-std::optional<double> least_pass_seconds(const StepTimeInput& input,
-                                         const StepOptions& options,
-                                         std::string& why) {
+std::optional<LeastPass> least_pass(const StepTimeInput& input,
+                                    const StepOptions& options,
+                                    std::string& why) {
   LinkPlaces places = LinkPlaces::ideal(input.card, input.program);
   const auto times = stage_times(input, options, places, why);
   if (!times) return std::nullopt;
   const StageTime& all = times->of[kEstimate].front();
-  double waits = 0;
+  LeastPass least = {computed(all.passes[0], kEstimate) +
+                     computed(all.passes[1], kEstimate)};
   for (const Sending& each : all.sends) {
     if (each.ahead || each.direction == Direction::Update) continue;
     const AxisNames& counted = input.shared->waits;
@@ -293,10 +301,9 @@ std::optional<double> least_pass_seconds(const StepTimeInput& input,
       return counted.empty() || contains(counted, axis);
     };
     if (!std::ranges::all_of(each.named, is_counted)) continue;
-    waits += each.each.seconds.estimate * each.count;
+    least.waited += each.each.seconds.estimate * each.count;
   }
-  return computed(all.passes[0], kEstimate) +
-         computed(all.passes[1], kEstimate) + waits / input.shared->parts();
+  return least;
 }
 
 std::optional<StepTime> step_time(const StepTimeInput& input,

@@ -50,13 +50,16 @@ struct StepTime {
   double tokens = 0;       // per step, over all devices
   double model_flops = 0;  // per step, over all devices, forward and backward
   double mfu = 0;
-  // The estimate if devices sent nothing to one another: a bound of every step
-  // that computes the same on each of them.
+  // Bounds of every step that computes the same on each device, by the
+  // estimate: what is computed, to which the time adds what is waited for, and
+  // the same with what a host program needs to start the kernels, meanwhile.
+  double computed = 0;
   double unsent = 0;
   std::string limited_by;  // "products (61 %), all-reduce over tp (18 %)"
   std::vector<StepTimePart> parts;
   std::vector<StepCollective> collectives;
   std::vector<std::string> links;  // "tp: nvlink inside 8 devices"
+  std::vector<Sending> sends;      // of the slowest stage, by the estimate
 
   double tokens_per_second() const { return tokens / total.estimate; }
 };
@@ -65,13 +68,18 @@ struct StepTime {
 StepTime composed_time(const TimedRun& run, const StepOptions& options,
                        const StageTimes& times, LinkPlaces& places);
 
-// Returns the least seconds of forward and backward of a micro-batch, by the
-// estimate, if others share the work of each of the program's devices: what is
-// computed, and what is waited for. REQUIRES: no stages; TimedRun::shared is
-// set.
-std::optional<double> least_pass_seconds(const StepTimeInput& input,
-                                         const StepOptions& options,
-                                         std::string& why);
+// The least seconds of forward and backward of a micro-batch, by the estimate,
+// if others share the work of each of the program's devices.
+struct LeastPass {
+  double computed = 0;
+  double waited = 0;  // for collectives, if nobody shared them
+
+  double shared_by(double parts) const { return computed + waited / parts; }
+};
+// REQUIRES: no stages; TimedRun::shared is set.
+std::optional<LeastPass> least_pass(const StepTimeInput& input,
+                                    const StepOptions& options,
+                                    std::string& why);
 
 // Returns the time of a step. Returns nothing, with the reason in `why`, if the
 // profile lacks a rate, or a link that reaches as far as an axis.

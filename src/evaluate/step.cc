@@ -405,7 +405,7 @@ StepTimeInput Steps::timed(const StepInput& input, const Workload& workload,
   return timed;
 }
 
-std::optional<double> Steps::least_seconds(
+std::optional<LeastPass> Steps::least_pass(
     const Workload& workload, const BudgetOptions& how, const Budget& budget,
     const StepOptions& step, const SharedWork& shared,
     const HardwareProfile& card, Diagnostics& diags) {
@@ -416,7 +416,7 @@ std::optional<double> Steps::least_seconds(
   StepTimeInput bounded = timed(input, workload, card);
   bounded.shared = shared;
   std::string why;
-  return least_pass_seconds(bounded, of_program(step), why);
+  return shardplan::least_pass(bounded, of_program(step), why);
 }
 
 std::optional<JudgedStep> Steps::judge(

@@ -161,12 +161,11 @@ class Steps {
                                   const Budget& budget, const StepOptions& step,
                                   const HardwareProfile* card,
                                   Diagnostics& diags);
-  // Returns a lower bound, in seconds, on the time of one micro-batch if other
-  // devices share the work of each of the plan's devices (least_pass_seconds,
-  // cost/step_time.h). `step` is sized. Empty if no time is known, or, with the
-  // reason reported, as in judge(). REQUIRES: a forward pass is known, no
-  // stages.
-  std::optional<double> least_seconds(
+  // Returns a lower bound on the time of one micro-batch if other devices share
+  // the work of each of the plan's devices (cost/step_time.h). `step` is sized.
+  // Empty if no time is known, or, with the reason reported, as in judge().
+  // REQUIRES: a forward pass is known, no stages.
+  std::optional<LeastPass> least_pass(
       const Workload& workload, const BudgetOptions& how, const Budget& budget,
       const StepOptions& step, const SharedWork& shared,
       const HardwareProfile& card, Diagnostics& diags);

@@ -357,27 +357,33 @@ class PlanSearch {
     });
     price(first, looked);
     const PlanCost& cost = looked.priced.front().cost;
-    const double least =
-        objective_ == PlanObjective::StepTime ? cost.least_of_pass : 0;
-    // Fewer devices that share one copy of the weights send less, so the point
-    // with the most replicas that should fit is the next guess. Points of a
-    // pass differ only in their state.
-    if (cost.verdict == PlanVerdict::Fits && !points.empty()) {
+    std::vector<std::pair<double, PlanPoint>> others;
+    for (const PlanPoint& point : points) {
+      const bool is_known =
+          objective_ == PlanObjective::StepTime && cost.timed && costs_.beside;
+      others.emplace_back(is_known ? costs_.beside(first, point) : 0, point);
+    }
+    // The next guess is the point with the lowest bound of those that should
+    // fit: points of a pass differ only in their state. Fewer devices that
+    // share one copy of the weights send less.
+    if (cost.verdict == PlanVerdict::Fits && !others.empty()) {
       const double beside =
           static_cast<double>(cost.most_memory) - costs_.least(first).bytes;
-      const auto rank = [&](const PlanPoint& point) {
+      const auto rank = [&](const std::pair<double, PlanPoint>& other) {
+        const auto& [least, point] = other;
         const double bytes = beside + costs_.least(point).bytes;
         const bool fits =
             !costs_.limit || bytes <= static_cast<double>(*costs_.limit);
-        return std::tuple(fits, point.of(PlanAxis::Replicas), point.zero);
+        return std::tuple(fits, -least, point.of(PlanAxis::Replicas),
+                          point.zero);
       };
-      const auto most = std::ranges::max_element(points, {}, rank);
-      if (std::get<0>(rank(*most))) {
-        price(*most, looked);
-        points.erase(most);
+      const auto best = std::ranges::max_element(others, {}, rank);
+      if (std::get<0>(rank(*best))) {
+        price(best->second, looked);
+        others.erase(best);
       }
     }
-    for (const PlanPoint& point : points) {
+    for (const auto& [least, point] : others) {
       looked.branches.push_back({least, {point, 1, 0, true}});
     }
   }

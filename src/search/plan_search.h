@@ -49,8 +49,6 @@ struct PlanCost {
   std::string limited_by = {};
   // The parts of the step, in seconds of the estimate.
   std::vector<std::pair<std::string, double>> parts = {};
-  // A lower bound, in seconds, for every point of the same pass.
-  double least_of_pass = 0;
 };
 
 // Lower bounds for a point. `seconds` holds for every point of its pass.
@@ -69,6 +67,9 @@ struct PlanCosts {
   // expensive than the previous.
   std::vector<std::function<LeastCost(const PlanPoint& pass)>> closer;
   std::function<PlanCost(const PlanPoint&)> price;
+  // Returns a lower bound, in seconds, for another point of a priced point's
+  // pass. Empty: none is known.
+  std::function<double(const PlanPoint& priced, const PlanPoint& other)> beside;
   // Returns the number of evaluations so far, which a budget counts: cached
   // results are free. Empty: every look counts.
   std::function<int64_t()> evaluations;

@@ -107,7 +107,6 @@ class DrawnCosts {
         cost.most_memory <= limit() ? PlanVerdict::Fits : PlanVerdict::MayFit;
     cost.timed = true;
     cost.step.estimate = seconds(point);
-    cost.least_of_pass = least(point) + part("more", 1) - 1;
     return cost;
   }
   PlanCosts costs() const {
@@ -122,6 +121,9 @@ class DrawnCosts {
       return LeastCost{least(pass) * 0.9, 0};
     }};
     costs.price = [this](const PlanPoint& point) { return price(point); };
+    costs.beside = [this](const PlanPoint&, const PlanPoint& other) {
+      return least(other) + part("more", 1) - 1;
+    };
     costs.limit = limit();
     return costs;
   }

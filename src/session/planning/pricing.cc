@@ -46,27 +46,6 @@ bool is_placed_so(const Plan& plan, const ForbiddenSpec& forbidden) {
   });
 }
 
-double tensor_waits(const StepTime& time) {
-  double waits = 0;
-  for (const StepCollective& each : time.collectives) {
-    const bool of_tensor = std::ranges::all_of(each.axes, [](const auto& axis) {
-      return axis == "tp" || axis == "etp";
-    });
-    if (of_tensor) waits += each.exposed;
-  }
-  return waits;
-}
-
-// Returns a lower bound for all points of the pass: the computing time and, if
-// tensor parallelism uses the fastest link, its exposed communication, because
-// other splits of data parallelism change neither. Stages wait for the slowest
-// of them in all rounds (micro-batches times chunks) but one.
-double least_of_pass(const PlanPoint& point, const StepTime& time) {
-  if (point.innermost != PlanAxis::Tensor) return time.unsent;
-  const auto rounds = static_cast<double>(point.microbatches * point.chunks);
-  return time.unsent + tensor_waits(time) * (1 - 1 / rounds);
-}
-
 // Returns a key for plans with the same tensor and expert parallelism: their
 // degrees, and the dimensions of placements that they shard.
 std::string tensor_key(const PlanPoint& point, const Plan& plan) {
@@ -290,43 +269,44 @@ PlanCost PlanPricing::price(const PlanPoint& point) {
   {
     const std::lock_guard lock(mutex_);
     const auto known = known_.find(point);
-    if (known != known_.end()) return known->second;
+    if (known != known_.end()) return known->second.cost;
   }
-  PlanCost cost = priced(point);
+  Priced result = priced(point);
   ++evaluations_;
   const std::lock_guard lock(mutex_);
-  return known_.emplace(point, std::move(cost)).first->second;
+  return known_.emplace(point, std::move(result)).first->second.cost;
 }
 
-PlanCost PlanPricing::priced(const PlanPoint& point) {
-  PlanCost cost;
+PlanPricing::Priced PlanPricing::priced(const PlanPoint& point) {
+  Priced result;
+  PlanCost& cost = result.cost;
   Variant& variant = variant_of(point);
   cost.reason = variant.why;
-  if (!variant.ground) return cost;
+  if (!variant.ground) return result;
   Lease evaluator(*this, variant, point);
   const Mesh mesh = mesh_of(point);
   const Candidate candidate = candidate_of(point, mesh, variant);
   Evaluator::Placed& on = evaluator->placed(candidate.placing);
   if (auto why = illegal(point, on, candidate)) {
     cost.reason = *std::move(why);
-    return cost;
+    return result;
   }
   Diagnostics diags = on.findings.fresh();
   const auto budget = on.judge->budget(candidate, diags);
   if (!budget) {
     cost.reason = first_error(diags);
-    return cost;
+    return result;
   }
   const int64_t state = budget->classes.front().total;
   cost.least_memory = cost.memory = cost.most_memory = state;
   if (!budget->fits()) {
     cost.verdict = PlanVerdict::Unfit;
-    return cost;
+    return result;
   }
-  const auto step = on.judge->step(candidate, *budget, diags);
+  auto step = on.judge->step(candidate, *budget, diags);
   if (!step) {
     cost.reason = first_error(diags);
-    return cost;
+    return result;
   }
   cost.verdict = step->fit.will_fit()  ? PlanVerdict::Fits
                  : step->fit.may_fit() ? PlanVerdict::MayFit
@@ -337,7 +317,7 @@ PlanCost PlanPricing::priced(const PlanPoint& point) {
   if (!step->time) {
     cost.verdict = PlanVerdict::Illegal;
     cost.reason = step->untimed;
-    return cost;
+    return result;
   }
   cost.timed = true;
   cost.step = step->time->total;
@@ -347,8 +327,79 @@ PlanCost PlanPricing::priced(const PlanPoint& point) {
   for (const StepTimePart& part : step->time->parts) {
     if (part.exposed > 0) cost.parts.emplace_back(part.part, part.exposed);
   }
-  cost.least_of_pass = least_of_pass(point, *step->time);
-  return cost;
+  result.computed = step->time->computed;
+  result.unsent = step->time->unsent;
+  result.sends = std::move(step->time->sends);
+  return result;
+}
+
+// The program is the same, with other ranks in its collectives. Computing and,
+// for the collectives that others wait for, stages wait for the slowest of them
+// in all rounds (micro-batches times chunks) but one.
+double PlanPricing::beside(const PlanPoint& priced, const PlanPoint& other) {
+  // Without FSDP, rules may place experts in another way.
+  if (in_.space.experts > 1 &&
+      (priced.of(PlanAxis::Shards) == 1) != (other.of(PlanAxis::Shards) == 1)) {
+    return 0;
+  }
+  const Priced* known = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    known = &known_.at(priced);
+  }
+  PlanPoint flat = other;
+  flat.experts = 1;
+  const Mesh mesh = mesh_of(flat);
+  const HardwareProfile& card = *in_.asked.card;
+  const auto sent = [&](CollectiveKind kind, AxisNames axes, double payload) {
+    erase_if(axes,
+             [&](const AxisName& axis) { return mesh.size_of(axis) == 1; });
+    if (axes.empty()) return 0.0;
+    const auto places = places_of(card, mesh, axes);
+    const auto time =
+        places ? collective_time(card, kind, *places, payload) : std::nullopt;
+    return time ? time->seconds.estimate : 0.0;
+  };
+  const auto microbatches = static_cast<double>(other.microbatches);
+  const double rounds = microbatches * static_cast<double>(other.chunks);
+  // Payloads that depend on no axis but those of the pass. Where sequences are
+  // sharded, the tokens that experts exchange depend on data parallelism.
+  AxisNames waiting_axes = {"tp"};
+  if (in_.space.experts <= 1) waiting_axes.push_back("sp");
+  AxisNames gathering_axes = waiting_axes;
+  gathering_axes.push_back("fsdp");
+  double waited = 0;
+  double gathered = 0;
+  for (const Sending& each : known->sends) {
+    if (each.direction == Direction::Update) continue;
+    const auto all_in = [&](const AxisNames& axes) {
+      return std::ranges::all_of(each.named, [&](const AxisName& axis) {
+        return contains(axes, axis);
+      });
+    };
+    const bool is_gathered = contains(each.named, AxisName("fsdp"));
+    if (is_gathered && other.of(PlanAxis::Shards) == 1) continue;
+    if (all_in(each.ahead ? gathering_axes : waiting_axes)) {
+      (each.ahead ? gathered : waited) +=
+          each.count * sent(each.kind, each.named, each.payload);
+    } else if (!each.ahead && all_in({"tp", "etp"}) &&
+               other.innermost == PlanAxis::Tensor) {
+      waited += each.count * each.each.seconds.estimate;
+    }
+  }
+  double summed = 0;
+  if (other.experts == 1) {
+    const double gradients = layer_weights_ *
+                             static_cast<double>(other.of(PlanAxis::Replicas)) /
+                             static_cast<double>(in_.space.devices);
+    summed = sent(other.zero > 0 ? CollectiveKind::ReduceScatter
+                                 : CollectiveKind::AllReduce,
+                  {"dp"}, gradients);
+  }
+  return std::max(known->unsent,
+                  known->computed + waited * microbatches * (1 - 1 / rounds) +
+                      exposed_ahead(gathered * microbatches, known->computed) +
+                      exposed_ahead(summed, known->computed / microbatches));
 }
 
 std::optional<PlanCost> PlanPricing::refused(const PlanPoint& shape) {
@@ -386,42 +437,23 @@ struct PlanPricing::Sample {
   Candidate candidate;
   Evaluator::Placed* on = nullptr;
   std::optional<Budget> budget;
-  std::map<std::pair<SharedWork, size_t>, double> seconds;  // by shared work
-                                                            // and policy
+  std::map<std::pair<SharedWork, size_t>, LeastPass> passes;  // by shared work
+                                                              // and policy
 };
 
 PlanPricing::PlanPricing(const PricingInput& input) : in_(input) {}
 PlanPricing::~PlanPricing() = default;
 
-double PlanPricing::sampled_seconds(const PlanPoint& pass, bool whole,
-                                    int64_t sequence, int64_t sequences) {
-  PlanPoint point;
-  point.of(PlanAxis::Sequence) = sequence;
-  if (whole) {
-    point.of(PlanAxis::Tensor) = pass.of(PlanAxis::Tensor);
-    point.tokens_over_tensor = pass.tokens_over_tensor;
-    point.experts = pass.experts;
-    point.expert_tensor = pass.expert_tensor;
-    // Data parallelism provides the devices that experts are placed over.
-    const int64_t inside = point.of(PlanAxis::Tensor) * sequence;
-    point.of(PlanAxis::Shards) =
-        std::lcm(inside, point.experts * point.expert_tensor) / inside;
-  }
+LeastPass PlanPricing::sampled(const PlanPoint& point, SharedWork shared,
+                               int64_t sequences, size_t remat) {
   Variant& variant = variant_of(point);
-  if (!variant.ground) return 0;
-  SharedWork shared;
-  if (!whole) shared.any = pass.of(PlanAxis::Tensor);
-  shared.tokens = pass.of(PlanAxis::Sequence) / sequence *
-                  (sequences / sequences_of(in_.space, pass));
-  if (in_.space.experts > 1 && pass.of(PlanAxis::Sequence) > 1) {
-    shared.waits = {"tp", "etp"};
-  }
+  if (!variant.ground) return {};
   Sample* sample = nullptr;
   {
     const std::lock_guard lock(samples_mutex_);
-    auto& known = samples_[{point.of(PlanAxis::Tensor), sequence, sequences,
-                            point.experts, point.expert_tensor,
-                            point.tokens_over_tensor ? 1 : 0}];
+    auto& known = samples_[{
+        point.of(PlanAxis::Tensor), point.of(PlanAxis::Sequence), sequences,
+        point.experts, point.expert_tensor, point.tokens_over_tensor ? 1 : 0}];
     if (known == nullptr) known = std::make_unique<Sample>();
     sample = known.get();
   }
@@ -437,19 +469,51 @@ double PlanPricing::sampled_seconds(const PlanPoint& pass, bool whole,
     }
   }
   const auto [known, is_new] =
-      sample->seconds.try_emplace({shared, pass.remat}, 0);
-  double& seconds = known->second;
-  if (!is_new || !sample->budget) return of_step(pass, seconds);
+      sample->passes.try_emplace({shared, remat}, LeastPass());
+  if (!is_new || !sample->budget) return known->second;
   ++evaluations_;
   PlanJudge& judge = *sample->on->judge;
-  sample->candidate.step->remat = remats_[pass.remat];
-  seconds =
-      judge.steps()
-          .least_seconds(*sample->candidate.workload, judge.held().options,
-                         *sample->budget, judge.step_of(sample->candidate),
-                         shared, *variant.memory.card, diags)
-          .value_or(0);
-  return of_step(pass, seconds);
+  sample->candidate.step->remat = remats_[remat];
+  const auto least = judge.steps().least_pass(
+      *sample->candidate.workload, judge.held().options, *sample->budget,
+      judge.step_of(sample->candidate), shared, *variant.memory.card, diags);
+  if (least) known->second = *least;
+  return known->second;
+}
+
+PlanPoint PlanPricing::sample_of(const PlanPoint& pass, int64_t sequence) {
+  PlanPoint point;
+  point.of(PlanAxis::Sequence) = sequence;
+  point.of(PlanAxis::Tensor) = pass.of(PlanAxis::Tensor);
+  point.tokens_over_tensor = pass.tokens_over_tensor;
+  point.experts = pass.experts;
+  point.expert_tensor = pass.expert_tensor;
+  // Data parallelism provides the devices that experts are placed over.
+  const int64_t inside = point.of(PlanAxis::Tensor) * sequence;
+  point.of(PlanAxis::Shards) =
+      std::lcm(inside, point.experts * point.expert_tensor) / inside;
+  return point;
+}
+
+AxisNames PlanPricing::waits_of(const PlanPoint& pass) const {
+  if (in_.space.experts > 1 && pass.of(PlanAxis::Sequence) > 1) {
+    return {"tp", "etp"};
+  }
+  return {};
+}
+
+double PlanPricing::bounded(const PlanPoint& pass, const LeastPass& least,
+                            double parts, double kept) const {
+  const auto stages = static_cast<double>(pass.of(PlanAxis::Stages));
+  const double computing =
+      static_cast<double>(pass.microbatches) * least.computed / stages;
+  // Experts elsewhere are updated there.
+  const double parameters =
+      trained_ / (stages * static_cast<double>(pass.experts));
+  return of_step(pass, least.shared_by(parts)) +
+         exposed_ahead(gathering(pass, kept), computing) +
+         update_starting(*in_.asked.card, in_.asked.step, kEstimate,
+                         parameters);
 }
 
 // Returns at least kMost sequences: those of the pass, doubled as often as
@@ -472,15 +536,22 @@ double PlanPricing::bytes_of(const PlanPoint& point, double kept) const {
              static_cast<double>(parts);
 }
 
+SharedWork PlanPricing::shared_work(const PlanPoint& pass,
+                                    int64_t sequences) const {
+  return {pass.of(PlanAxis::Tensor) * pass.of(PlanAxis::Sequence) *
+          (sequences / sequences_of(in_.space, pass))};
+}
+
 LeastCost PlanPricing::least(const PlanPoint& point) {
   LeastCost cost;
   const double kept = held_[point.remat].kept * kept_part(in_.space, point);
   cost.bytes = bytes_of(point, kept);
   const auto& limit = in_.asked.options.limit;
   if (limit && cost.bytes > static_cast<double>(limit->usable)) return cost;
-  cost.seconds =
-      std::max(sampled_seconds(point, false, 1, most_sequences(point)),
-               gathering(point, kept));
+  const int64_t sequences = most_sequences(point);
+  const SharedWork shared = shared_work(point, sequences);
+  const LeastPass least = sampled({}, shared, sequences, point.remat);
+  cost.seconds = bounded(point, least, shared.parts(), kept);
   return cost;
 }
 
@@ -503,6 +574,10 @@ double PlanPricing::kept(const PlanPoint& pass) {
     known->second = std::max(known->second, found->kept * parts);
   }
   return known->second;
+}
+
+double PlanPricing::kept_on(const PlanPoint& pass) {
+  return kept(pass) * kept_part(in_.space, pass);
 }
 
 // Weights that do not fit unsharded are gathered for forward and for backward
@@ -537,35 +612,51 @@ double PlanPricing::gathering(const PlanPoint& pass, double kept) const {
 // Samples of a model with experts have whole sequences: if sequences are
 // sharded, the exchanged tokens depend on data parallelism, which a sample
 // lacks.
-int64_t PlanPricing::sampled_parts(const PlanPoint& pass, int64_t most) const {
-  return in_.space.experts > 1 ? 1
-                               : std::gcd(pass.of(PlanAxis::Sequence), most);
+int64_t PlanPricing::sampled_parts(const PlanPoint& pass) const {
+  return in_.space.experts > 1 ? 1 : pass.of(PlanAxis::Sequence);
 }
 
-LeastCost PlanPricing::closer(const PlanPoint& pass) {
-  const double of_pass = kept(pass) * kept_part(in_.space, pass);
+// What the pass's own parallelism waits for is added, with many sequences and
+// the policy that saves most.
+LeastCost PlanPricing::waiting(const PlanPoint& pass) {
+  constexpr size_t kSavesMost = 0;
+  const int64_t sequences = most_sequences(pass);
+  const int64_t parts = sampled_parts(pass);
+  const SharedWork shared = shared_work(pass, sequences);
+  LeastPass least = sampled({}, shared, sequences, pass.remat);
+  least.waited = sampled(sample_of(pass, parts), {.waits = waits_of(pass)},
+                         sequences, kSavesMost)
+                     .waited;
   LeastCost cost;
-  cost.bytes = bytes_of(plan_points(in_.space, pass).front(), of_pass);
-  cost.seconds = std::max(gathering(pass, of_pass),
-                          sampled_seconds(pass, true, sampled_parts(pass, 2),
-                                          most_sequences(pass)));
+  cost.bytes = bytes_of(plan_points(in_.space, pass).front(), kept_on(pass));
+  cost.seconds = bounded(
+      pass, least,
+      shared.parts() / static_cast<double>(pass.of(PlanAxis::Tensor) * parts),
+      kept_on(pass));
   return cost;
 }
 
+// The pass's own number of sequences.
 LeastCost PlanPricing::closest(const PlanPoint& pass) {
+  const int64_t parts = sampled_parts(pass);
+  const SharedWork shared = {.tokens = pass.of(PlanAxis::Sequence) / parts,
+                             .waits = waits_of(pass)};
+  const LeastPass least = sampled(sample_of(pass, parts), shared,
+                                  sequences_of(in_.space, pass), pass.remat);
   LeastCost cost;
-  cost.seconds = sampled_seconds(
-      pass, true, sampled_parts(pass, pass.of(PlanAxis::Sequence)),
-      sequences_of(in_.space, pass));
+  cost.seconds = bounded(pass, least, shared.parts(), kept_on(pass));
   return cost;
 }
 
 PlanCosts PlanPricing::costs() {
   return {[this](const PlanPoint& shape) { return refused(shape); },
           [this](const PlanPoint& point) { return least(point); },
-          {[this](const PlanPoint& pass) { return closer(pass); },
+          {[this](const PlanPoint& pass) { return waiting(pass); },
            [this](const PlanPoint& pass) { return closest(pass); }},
           [this](const PlanPoint& point) { return price(point); },
+          [this](const PlanPoint& priced, const PlanPoint& other) {
+            return beside(priced, other);
+          },
           [this] { return evaluations_.load(); },
           in_.asked.options.limit
               ? std::optional(in_.asked.options.limit->usable)
@@ -588,6 +679,9 @@ bool PlanPricing::find_least(Diagnostics& diags) {
   const Manifest& manifest = in_.inputs.model.manifest;
   const LayerGroups layers =
       layer_groups(manifest, std::vector<uint32_t>(manifest.size(), 0));
+  trained_ = static_cast<double>(
+      in_.asked.trained.empty() ? std::ssize(manifest)
+                                : std::ranges::count(in_.asked.trained, true));
   if (in_.asked.trained.empty()) {
     for (size_t i = 0; i < manifest.size(); ++i) {
       const LayerGroup& group = layers.groups[layers.group_of[i]];

@@ -78,7 +78,14 @@ class PlanPricing {
   class Lease;
 
   explicit PlanPricing(const PricingInput& input);
-  PlanCost priced(const PlanPoint& point);
+  struct Priced {
+    PlanCost cost;
+    double computed = 0;  // see StepTime
+    double unsent = 0;
+    std::vector<Sending> sends;
+  };
+  Priced priced(const PlanPoint& point);
+  double beside(const PlanPoint& priced, const PlanPoint& other);
   static size_t variant_number(const PlanPoint& point);
   Variant& variant_of(const PlanPoint& point);
   void make(Variant& variant, const PlanPoint& point);
@@ -101,21 +108,31 @@ class PlanPricing {
     double kept = 0;
   };
   std::optional<Held> held_by(const PlanPoint& point, Diagnostics& diags);
-  // Returns a lower bound on the seconds of a step, computed for a few devices
-  // (Sample). The sample has `sequence` of the devices that a sequence is
-  // sharded over. They share their work perfectly with the others, as they do
-  // if `sequences` per device exceeds the pass's own number. `whole`: the
-  // sample has the pass's tensor and expert parallelism; else it is one device.
+  // A few devices with the whole model, and bounds of their passes if others
+  // share the work perfectly.
   struct Sample;
-  double sampled_seconds(const PlanPoint& pass, bool whole, int64_t sequence,
-                         int64_t sequences);
+  LeastPass sampled(const PlanPoint& point, SharedWork shared,
+                    int64_t sequences, size_t remat);
+  // Returns devices with the pass's tensor and expert parallelism, and
+  // `sequence` of those that a sequence is sharded over.
+  static PlanPoint sample_of(const PlanPoint& pass, int64_t sequence);
+  // Returns how many devices share the work of one that has so many sequences
+  // and the whole model.
+  SharedWork shared_work(const PlanPoint& pass, int64_t sequences) const;
+  // Returns the collectives that such devices wait for; empty: all.
+  AxisNames waits_of(const PlanPoint& pass) const;
+  // Returns such a bound on the seconds of a step, if `parts` devices share
+  // what is waited for. `kept`: see bytes_of().
+  double bounded(const PlanPoint& pass, const LeastPass& least, double parts,
+                 double kept) const;
   double gathering(const PlanPoint& pass, double kept) const;
-  int64_t sampled_parts(const PlanPoint& pass, int64_t most) const;
-  LeastCost closer(const PlanPoint& pass);
+  int64_t sampled_parts(const PlanPoint& pass) const;
+  LeastCost waiting(const PlanPoint& pass);
   LeastCost closest(const PlanPoint& pass);
   // Returns the bytes per sequence that all layers save for backward, over all
   // devices that share it.
   double kept(const PlanPoint& pass);
+  double kept_on(const PlanPoint& pass);  // the fullest stage, in flight
   // Returns a lower bound on the bytes of the fullest device. `kept` is such a
   // bound on what the fullest stage saves for micro-batches in flight.
   double bytes_of(const PlanPoint& point, double kept) const;
@@ -129,12 +146,13 @@ class PlanPricing {
   std::vector<Held> held_;
   // Bytes of all layers in the dtype in which they are gathered.
   double layer_weights_ = 0;
+  double trained_ = 0;  // parameters
   // Bytes saved per sequence, keyed by tensor parallelism, whether tokens are
   // sharded over it, and recompute policy.
   std::mutex kept_mutex_;
   std::map<std::tuple<int64_t, bool, size_t>, double> kept_in_parts_;
   std::atomic<int64_t> evaluations_{0};
-  std::map<PlanPoint, PlanCost> known_;  // results of price()
+  std::map<PlanPoint, Priced> known_;
   // Results by tensor_key().
   std::map<std::string, TensorParallelism> tensor_;
   std::map<PlanPoint, std::string> unknown_;  // reasons by point

@@ -87,6 +87,8 @@ void check_case(const Case& of) {
   for (const PlanPoint& shape : plan_shapes(space)) {
     const bool refused = costs.refused(shape).has_value();
     for (const PlanPoint& pass : plan_passes(space, shape)) {
+      const PlanPoint first = plan_points(space, pass).front();
+      const bool is_timed = costs.price(first).timed;
       for (const PlanPoint& point : plan_points(space, pass)) {
         const PlanCost cost = costs.price(point);
         ++points;
@@ -102,6 +104,9 @@ void check_case(const Case& of) {
           const LeastCost bound = closer(pass);
           CHECK(bound.bytes <= static_cast<double>(cost.most_memory));
           CHECK(bound.seconds <= cost.step.estimate * (1 + 1e-9));
+        }
+        if (is_timed) {
+          CHECK(costs.beside(first, point) <= cost.step.estimate * (1 + 1e-9));
         }
         if (cost.verdict != PlanVerdict::Fits) continue;
         ++fitting;
