@@ -523,7 +523,7 @@ class ShapeReading {
     }
     for (size_t i = each.begin; i < each.end; ++i) {
       const std::string& name = outline_.tensors[i].name;
-      if (!others.contains(name) && found_.contains(name)) {
+      if (!others.contains(name) && found(name) != nullptr) {
         return values_.single_name(*each.step->count, each.around).name;
       }
     }
@@ -538,26 +538,47 @@ class ShapeReading {
     if (!name.empty() && count > 0) values_.add(name, ConfigValue::of(count));
   }
 
+  // Finds a tensor by its name in the outline. The names of `found_` have `*`
+  // for every number, also for those of the architecture ("layer.1").
+  const NamedParameter* found(const std::string& name) {
+    const auto known = found_.find(name);
+    if (known != found_.end()) return &known->second;
+    if (!has_number(name) || absent_.contains(name)) return nullptr;
+    const NamedParameter* const first = names_.find_first(name);
+    if (first == nullptr) {
+      absent_.insert(name);
+      return nullptr;
+    }
+    return &found_.emplace(name, *first).first->second;
+  }
+  static bool has_number(std::string_view name) {
+    constexpr std::string_view kDigits = "0123456789";
+    for (size_t i = 1; i < name.size(); ++i) {
+      if (name[i - 1] == '.' && contains(kDigits, name[i])) return true;
+    }
+    return false;
+  }
+
   // Returns a tensor's shape as the architecture has it, without dimensions
   // that count layers and experts; nothing if the checkpoint lacks the tensor.
   std::optional<Shape> shape_of(const OutlineTensor& tensor) {
-    auto found = found_.find(tensor.name);
+    const NamedParameter* parameter = found(tensor.name);
     bool stacked_experts = false;
-    if (found == found_.end() && !tensor.stacked_name.empty()) {
+    if (parameter == nullptr && !tensor.stacked_name.empty()) {
       stacked_experts = true;
-      found = found_.find(tensor.stacked_name + tensor.step->weight_name);
-      if (found == found_.end()) found = found_.find(tensor.stacked_name);
+      parameter = found(tensor.stacked_name + tensor.step->weight_name);
+      if (parameter == nullptr) parameter = found(tensor.stacked_name);
     }
-    if (found == found_.end()) return std::nullopt;
-    Shape shape = names_.shape_of(found->second);
+    if (parameter == nullptr) return std::nullopt;
+    Shape shape = names_.shape_of(*parameter);
     const auto drop = [&] {
       if (!shape.empty()) shape.erase(shape.begin());
     };
-    if (found->second.stacked) drop();
+    if (parameter->stacked) drop();
     if (stacked_experts) drop();
     const bool is_linear = tensor.step->kind == ModuleStep::Kind::Linear;
     const bool inputs_first =
-        is_linear && found->second.inputs_first != tensor.step->inputs_first;
+        is_linear && parameter->inputs_first != tensor.step->inputs_first;
     if (inputs_first && shape.size() == 2) std::swap(shape[0], shape[1]);
     return shape;
   }
@@ -580,7 +601,7 @@ class ShapeReading {
   bool read_bias(const OutlineTensor& tensor) {
     if (!tensor.step->bias) return false;
     return infer_flag(*tensor.step->bias, tensor.around,
-                      found_.contains(tensor.name));
+                      found(tensor.name) != nullptr);
   }
 
   bool infer_flag(const Expression& condition, const Environment* around,
@@ -616,6 +637,7 @@ class ShapeReading {
   PartialValues values_;
   Outline outline_;
   std::map<std::string, NamedParameter> found_;  // by folded name
+  std::set<std::string> absent_;  // names with numbers that no tensor has
   // The values of expressions of a block in the first shape that has them.
   std::map<std::pair<const Environment*, std::string>, int64_t> known_sizes_;
 };

@@ -204,6 +204,22 @@ int64_t ParameterNames::layer_count(std::string_view prefix) const {
   return count;
 }
 
+const NamedParameter* ParameterNames::find_first(std::string_view name) const {
+  const Parts wanted = split_name(name);
+  const std::string start(
+      name.substr(0, std::min(name.find('*'), name.size())));
+  for (auto each = by_name_.lower_bound(start);
+       each != by_name_.end() && each->first.starts_with(start); ++each) {
+    const auto is_same = [](std::string_view part, std::string_view other) {
+      return part == other || (other == "*" && is_number(part));
+    };
+    if (std::ranges::equal(split_name(each->first), wanted, is_same)) {
+      return &each->second;
+    }
+  }
+  return nullptr;
+}
+
 std::map<std::string, NamedParameter> ParameterNames::folded_tensors() const {
   std::map<std::string, NamedParameter> names;
   for (const auto& [name, parameter] : by_name_) {

@@ -64,6 +64,9 @@ class ParameterNames {
   // the index that this name lacks.
   const NamedParameter* find(std::string_view name,
                              int64_t* layer = nullptr) const;
+  // Finds the first parameter whose name has a number for each `*` of this one;
+  // null if there is none.
+  const NamedParameter* find_first(std::string_view name) const;
   // Returns the number of layers under a prefix ("layers", "h",
   // "encoder.layer"), from names or from the first dimension of stacked
   // parameters; 0 if there are none.
