@@ -36,7 +36,7 @@ std::vector<std::string> pages_below(const std::string& folder) {
     }
   }
   std::sort(pages.begin(), pages.end());
-  Thinned rows{2};
+  Thinned rows{3};
   std::erase_if(pages, [&](const std::string&) { return rows.skips(); });
   return pages;
 }

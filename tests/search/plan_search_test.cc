@@ -18,6 +18,7 @@
 
 #include "base/words.h"
 #include "core/mesh.h"
+#include "tests/support/thinned.h"
 
 namespace shardplan {
 namespace {
@@ -162,7 +163,9 @@ TEST_CASE("plan search: as good as a look at every point") {
   const char* const asked = std::getenv("SHARDPLAN_PLAN_CASES");
   const auto cases =
       static_cast<unsigned>(asked == nullptr ? 1500 : std::atoi(asked));
+  testing::Thinned rows{5};
   for (unsigned seed = 0; seed < cases; ++seed) {
+    if (rows.skips()) continue;
     std::mt19937 random(seed);
     const PlanSpace space = drawn_space(random);
     const DrawnCosts drawn(space, seed);
@@ -184,7 +187,7 @@ TEST_CASE("plan search: as good as a look at every point") {
     }
     priced += static_cast<int64_t>(answer.priced.size());
     considered += static_cast<int64_t>(points.size());
-    if (seed % 500 != 0) continue;
+    if (seed % 500 >= rows.nth) continue;
     SearchBudget threads;
     threads.threads = 3;
     const PlanAnswer again =
@@ -219,8 +222,10 @@ TEST_CASE("plan space: every point is on all devices, once") {
 
 TEST_CASE("plan space: neighbours are passes of the space") {
   std::mt19937 random(11);
+  testing::Thinned rows{10};
   for (int i = 0; i < 200; ++i) {
     const PlanSpace space = drawn_space(random);
+    if (rows.skips()) continue;
     std::set<PlanPoint> all;
     for (const PlanPoint& shape : plan_shapes(space)) {
       const auto passes = plan_passes(space, shape);

@@ -11,11 +11,13 @@
 
 #include <doctest/doctest.h>
 
+#include "base/allocation.h"
 #include "io/load.h"
 #include "session/planning/pricing.h"
 #include "tests/support/hf_config.h"
 #include "tests/support/memory_host.h"
 #include "tests/support/quiet_progress.h"
+#include "tests/support/thinned.h"
 #include "tests/support/tiny_llama.h"
 
 namespace shardplan {
@@ -84,9 +86,11 @@ void check_case(const Case& of) {
   std::optional<double> best;
   int64_t points = 0;
   int64_t fitting = 0;
+  testing::Thinned rows{6};
   for (const PlanPoint& shape : plan_shapes(space)) {
     const bool refused = costs.refused(shape).has_value();
     for (const PlanPoint& pass : plan_passes(space, shape)) {
+      if (rows.skips()) continue;
       const PlanPoint first = plan_points(space, pass).front();
       const bool is_timed = costs.price(first).timed;
       for (const PlanPoint& point : plan_points(space, pass)) {
@@ -115,11 +119,17 @@ void check_case(const Case& of) {
     }
   }
   MESSAGE(of.name << ": " << points << " points, " << fitting << " fit");
-  REQUIRE(planned->winner.has_value() == best.has_value());
+  if (kCountsAllocations) {
+    REQUIRE(planned->winner.has_value() == best.has_value());
+  }
   if (!best) return;
+  REQUIRE(planned->winner.has_value());
   const PlanAnswer& answer = planned->answer;
   const PlanCost& found = answer.priced[answer.best.front()].cost;
-  CHECK(found.step.estimate == doctest::Approx(*best).epsilon(1e-9));
+  CHECK(found.step.estimate <= *best * (1 + 1e-9));
+  if (kCountsAllocations) {
+    CHECK(found.step.estimate == doctest::Approx(*best).epsilon(1e-9));
+  }
   if (answer.exhausted) CHECK(answer.lower_bound <= *best * (1 + 1e-9));
   CHECK(planned->answer.considered >= points);
 }
