@@ -374,7 +374,7 @@ class PlanSearch {
         const double bytes = beside + costs_.least(point).bytes;
         const bool fits =
             !costs_.limit || bytes <= static_cast<double>(*costs_.limit);
-        return std::tuple(fits, -least, point.of(PlanAxis::Replicas),
+        return std::tuple(fits, least > 0, -least, point.of(PlanAxis::Replicas),
                           point.zero);
       };
       const auto best = std::ranges::max_element(others, {}, rank);
