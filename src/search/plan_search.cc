@@ -67,12 +67,15 @@ class PlanSearch {
     auto end = search(std::move(roots), rest);
     answer_.looks = end.looks;
     rank();
-    finish_shapes(rest, shapes, end.left);
-    std::optional<double> best;
-    if (!answer_.best.empty()) {
-      best =
-          objective_of(objective_, answer_.priced[answer_.best.front()].cost);
+    // If the best is not proved, it must not depend on how many are listed.
+    const auto may_be_better = [&](const Branch<PlanBranch>& left) {
+      return left.bound < best().value_or(kNoHeight);
+    };
+    if (std::ranges::any_of(end.left, may_be_better)) {
+      shapes = std::max(shapes, kFewestShapes);
     }
+    finish_shapes(rest, shapes, end.left);
+    const std::optional<double> best = this->best();
     answer_.lower_bound = best.value_or(kNoHeight);
     for (const Branch<PlanBranch>& left : end.left) {
       answer_.lower_bound = std::min(answer_.lower_bound, left.bound);
@@ -84,6 +87,11 @@ class PlanSearch {
   }
 
  private:
+  std::optional<double> best() const {
+    if (answer_.best.empty()) return std::nullopt;
+    return objective_of(objective_, answer_.priced[answer_.best.front()].cost);
+  }
+
   // Refuses whole shapes, and passes of other shapes whose bounds exceed the
   // limit.
   std::vector<Branch<PlanBranch>> take_legal(int threads) {
@@ -284,6 +292,7 @@ class PlanSearch {
   }
 
   static constexpr size_t kStarts = 6;  // numbers of stages
+  static constexpr size_t kFewestShapes = 5;
   // The height of a pass that does not fit starts here, and grows with its
   // memory.
   static constexpr double kUnfit = 1e30;

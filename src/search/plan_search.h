@@ -117,7 +117,8 @@ std::vector<PlanPoint> smallest_points(const PlanSpace& space,
 std::vector<size_t> best_of_shapes(const PlanAnswer& answer, size_t most);
 
 // Searches the space. Then searches the best `shapes` further, each for a
-// twentieth of the budget, so that they can be compared.
+// twentieth of the budget, so that they can be compared; at least five if the
+// budget has left a plan that may be better.
 PlanAnswer search_plans(const PlanSpace& space, PlanObjective objective,
                         const PlanCosts& costs, const SearchBudget& budget,
                         size_t shapes = 0);

@@ -215,10 +215,7 @@ std::optional<PlannedTraining> search_training(const PlannerRequest& request,
   if (planned.question == nullptr) return std::nullopt;
   const PlanQuestion& question = *planned.question;
   progress.stage("searching for plans");
-  // The best plan does not depend on how many are listed.
-  constexpr size_t kFewestShapes = 5;
-  planned.answer = search_for(question, question.space,
-                              std::max(request.shapes, kFewestShapes));
+  planned.answer = search_for(question, question.space, request.shapes);
   std::vector<RivalPlan> kept;
   const auto look_at = [&](const SourcePtr& text,
                            std::vector<RivalPlan>& rivals) {
