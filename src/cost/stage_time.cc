@@ -173,6 +173,7 @@ class StageTimer {
     for (size_t d = 0; d < 2; ++d) sum_up(k, d, stage);
     return true;
   }
+
   // Layers that one segment stands for, either all recomputed or none.
   struct EqualUses {
     size_t segment = 0;

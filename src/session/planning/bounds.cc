@@ -268,9 +268,9 @@ LeastCost PlanPricing::closest(const PlanPoint& pass) {
   return cost;
 }
 
-// The program is the same, with other ranks in its collectives. Computing and,
-// for the collectives that others wait for, stages wait for the slowest of them
-// in all rounds (micro-batches times chunks) but one.
+// The two points run the same program, with other ranks in its collectives.
+// Stages wait for the slowest of them in all rounds (micro-batches times
+// chunks) but one.
 double PlanPricing::beside(const PlanPoint& priced, const PlanPoint& other) {
   // Without FSDP, rules may place experts in another way.
   if (in_.space.experts > 1 &&
